@@ -1,0 +1,102 @@
+"""From a message to its place in the queue: the one place that names a flow and packs a reference.
+
+Door, retries, promoter and rebuild all come through here, so that a message finds the same flow whoever queues it
+(design section 3: a flow is the set of messages that share the same set of limits).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from gateway.policy.rules.lookup import destination_for, tenant_rules
+from gateway.policy.rules.snapshot import Destination, Policy
+from scheduler.core.records import Entry, Flow, Reference
+
+NO_NUMBER = bytes(8)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFacts:
+    """What of a message decides its flow; `ttl_ms` is the whole usefulness window."""
+
+    tenant: str
+    class_name: str
+    application: str | None
+    sender: str
+    recipient: str
+    route: str
+    provider: str
+    ttl_ms: int
+
+
+def ttl_band(ttl_ms: int) -> int:
+    """Octave of the time to live in seconds: FIFO in a band is earliest-deadline-first within a factor of two."""
+    return max(1, ttl_ms // 1000).bit_length() - 1
+
+
+def flow_of(policy: Policy, facts: FlowFacts) -> Flow:
+    """The flow of a message under a policy: a scope appears only where the policy sets a limit on it."""
+    tenant = tenant_rules(policy, facts.tenant)
+    scopes: list[str] = []
+    if tenant.limits is not None:
+        scopes.append(f"tenant:{facts.tenant}")
+    if facts.application is not None and tenant.applications.get(facts.application) is not None:
+        scopes.append(f"application:{facts.tenant}/{facts.application}")
+    if tenant.senders is not None and tenant.senders.get(facts.sender) is not None:
+        scopes.append(f"sender:{facts.tenant}/{facts.sender}")
+    destination = destination_for(policy, facts.recipient)
+    if destination is not None and destination.limits is not None:
+        scopes.append(f"destination:{destination.name}")
+    if destination is not None and destination.per_number is not None:
+        scopes.append(f"number:{destination.name}")
+    route = policy.routes.get(facts.route)
+    if route is not None and route.limits is not None:
+        scopes.append(f"route:{facts.route}")
+    provider = policy.providers.get(facts.provider)
+    if provider is not None and provider.limits is not None:
+        scopes.append(f"provider:{facts.provider}")
+    return Flow(facts.provider, facts.class_name, facts.tenant, tuple(scopes), ttl_band(facts.ttl_ms))
+
+
+def number_token(pepper: bytes, destination: Destination | None, recipient: str) -> bytes:
+    """Eight octets that stand for a number in the index; zeros where no limit per number applies."""
+    if destination is None or destination.per_number is None:
+        return NO_NUMBER
+    return blake2b(recipient.encode("ascii"), digest_size=8, key=pepper[:64]).digest()
+
+
+def deadline_of(row: Mapping[str, Any]) -> int:
+    """Until when the next submit may begin, UTC ms (contract, "The two clocks of a message")."""
+    return int(row["expires_at"] if row["submit_begun"] else row["submit_by"])
+
+
+def entry_of(policy: Policy, pepper: bytes, tenant: str, row: Mapping[str, Any], *, front: bool = False) -> Entry:
+    """The queue entry of a `messages` row.
+
+    `row` needs: id, next_slot, segments, class, application, sender, recipient, route, provider, created_at,
+    not_before, submit_by, expires_at, submit_begun, attempts_spent.
+    """
+    begun_at = max(row["created_at"], row["not_before"] or 0)
+    facts = FlowFacts(
+        tenant=tenant,
+        class_name=row["class"],
+        application=row["application"],
+        sender=row["sender"],
+        recipient=row["recipient"],
+        route=row["route"],
+        provider=row["provider"],
+        ttl_ms=row["expires_at"] - begun_at,
+    )
+    destination = destination_for(policy, row["recipient"])
+    reference = Reference(
+        id=row["id"].bytes,
+        slot=row["next_slot"],
+        segments=row["segments"],
+        deadline_at=deadline_of(row),
+        queued_at=begun_at,
+        number=number_token(pepper, destination, row["recipient"]),
+    )
+    return Entry(flow_of(policy, facts), reference, front=front, retry=row["attempts_spent"] > 0)
