@@ -1,0 +1,224 @@
+"""A whole gateway of one's own for a run: `sluicegate up`, a carrier with a journal, a tenant with a key."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+ROOT = Path(__file__).resolve().parent.parent
+SLUICEGATE = Path(sys.executable).with_name("sluicegate")
+
+POLICY = """\
+classes:
+  otp:           {{wait_budget: 10s, ttl: {{default: 2m, max: 10m}}, weight: 60, quantum: 1, unconfirmed: resend_once, max_attempts: 3}}
+  transactional: {{wait_budget: 2m, ttl: {{default: 1h, max: 24h}}, weight: 25, quantum: 4, unconfirmed: hold, max_attempts: 5}}
+  marketing:     {{wait_budget: 4h, ttl: {{default: 12h, max: 48h}}, weight: 10, quantum: 32, unconfirmed: fail, max_attempts: 5}}
+tenants:
+  load:
+    limits: {{rate_per_s: 5000, burst: 5000}}
+    requests: {{rate_per_s: 5000, burst: 10000}}
+    classes: [otp, transactional, marketing]
+    default_class: transactional
+    default_sender: "60070"
+providers:
+  carrier:
+    sessions:
+{sessions}
+routes:
+  everything: {{match: {{}}, provider: carrier}}
+"""
+SESSION = (
+    "      {name}: {{host: 127.0.0.1, port: {port}, system_id: load, password: secret, bind: transceiver, "
+    "window: {window}, response_timeout: 5s, reconnect: {{base: 200ms, max: 2s}}}}"
+)
+
+
+def free_port() -> int:
+    """A TCP port of loopback that nobody uses at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def wait_for(true: Callable[[], bool], what: str, timeout_s: float) -> None:
+    """Wait until a condition holds; raises TimeoutError naming it."""
+    end = time.monotonic() + timeout_s
+    while not true():
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what}: not within {timeout_s:g} s")
+        await asyncio.sleep(0.05)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What kind of world: sessions, windows, the carrier's manners."""
+
+    sessions: int = 2
+    window: int = 10
+    answer_delay_ms: int = 20
+    receipt_delay_ms: int = 200
+    egress: int = 1
+
+
+class World:
+    """Processes of one run, in a directory of its own."""
+
+    def __init__(self, home: Path, shape: Shape | None = None) -> None:
+        self.home = home
+        self.shape = shape or Shape()
+        self.port, self.admin_port, self.carrier_port = free_port(), free_port(), free_port()
+        self.journal_path = home / "carrier.jsonl"
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.key = ""
+        self._up: subprocess.Popen[bytes] | None = None
+        self._carrier: subprocess.Popen[bytes] | None = None
+        self._extra: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the embedded stores of this run live."""
+        return self.home / "data"
+
+    def _spawn(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        env = {k: v for k, v in os.environ.items() if not k.startswith("SLUICEGATE_")}
+        with (self.home / f"{name}.log").open("ab") as log:
+            return subprocess.Popen([str(SLUICEGATE), *words], stdout=log, stderr=log, env=env, cwd=self.home)  # noqa: S603
+
+    def start_carrier(self) -> None:
+        """Start the carrier simulator with a journal."""
+        script = self.home / "carrier.yaml"
+        script.write_text(
+            f"journal: {self.journal_path}\nanswer_delay_ms: {self.shape.answer_delay_ms}\n"
+            f"receipt_delay_ms: {self.shape.receipt_delay_ms}\n"
+        )
+        self._carrier = self._spawn("carrier", "carrier-sim", "--port", str(self.carrier_port), "--script", str(script))
+
+    def write_policy(self) -> Path:
+        """The policy of this run."""
+        sessions = "\n".join(
+            SESSION.format(name=f"s{n}", port=self.carrier_port, window=self.shape.window)
+            for n in range(1, self.shape.sessions + 1)
+        )
+        path = self.home / "policy.yaml"
+        path.write_text(POLICY.format(sessions=sessions))
+        return path
+
+    async def start(self) -> None:
+        """Bring everything up; returns when messages can be sent."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.start_carrier()
+        policy = self.write_policy()
+        self._up = self._spawn(
+            "up",
+            *("up", "--policy", str(policy), "--data-dir", str(self.data_dir), "--port", str(self.port)),
+            *("--admin-port", str(self.admin_port), "--api-workers", "1"),
+        )
+        await wait_for(self.ready, "the gateway is ready", 60)
+        self.key = self.command("key", "create", "load", "--scope", "send", "--scope", "read").strip()
+        for n in range(1, self.shape.egress):
+            self._extra.append(self._spawn(f"egress-extra-{n}", "egress", "--data-dir", str(self.data_dir)))
+
+    def ready(self) -> bool:
+        """Whether /readyz says so."""
+        if self._up is not None and self._up.poll() is not None:
+            raise RuntimeError(f"up ended with {self._up.returncode}: see {self.home / 'up.log'}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/readyz", timeout=2) as answer:  # noqa: S310
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def command(self, *words: str) -> str:
+        """Run one command of the CLI against this gateway; its standard output."""
+        done = subprocess.run(  # noqa: S603
+            [str(SLUICEGATE), *words, "--data-dir", str(self.data_dir)], capture_output=True, text=True, timeout=60, cwd=self.home
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"sluicegate {' '.join(words[:2])}: {done.stderr.strip()}")
+        return done.stdout
+
+    def status(self) -> dict[str, Any]:
+        """`sluicegate status --json`."""
+        found: dict[str, Any] = json.loads(self.command("status", "--json"))
+        return found
+
+    async def ledger(self) -> asyncpg.Connection:
+        """A connection to the ledger of this run."""
+        run = json.loads((self.data_dir / "run.json").read_text())
+        return await asyncpg.connect(run["database_url"])
+
+    def pids(self, target: str) -> list[int]:
+        """Processes of a role or store under this run's supervisor, by their command lines."""
+        assert self._up is not None
+        marks = {"postgres": "/bin/postgres", "valkey": "valkey-server", "api": " api ", "egress": " egress ", "delivery": " delivery "}
+        found = []
+        for pid in _descendants(self._up.pid):
+            words = _command_line(pid)
+            if marks[target] in words or (target == "postgres" and words.startswith("postgres:")):
+                found.append(pid)
+        return found
+
+    def kill(self, target: str, dice: Callable[[list[int]], int] | None = None) -> list[int]:
+        """SIGKILL: one process of a role, or the whole of a store."""
+        pids = self.pids(target)
+        if not pids:
+            raise RuntimeError(f"no process of {target} is running")
+        chosen = pids if target in ("postgres", "valkey") else [dice(pids) if dice else pids[0]]
+        for pid in chosen:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        return chosen
+
+    async def stop(self) -> int:
+        """SIGTERM to everything; the exit code of `up`."""
+        for extra in self._extra:
+            extra.send_signal(signal.SIGTERM)
+        code = 0
+        if self._up is not None:
+            if self._up.poll() is None:
+                self._up.send_signal(signal.SIGTERM)
+            code = await asyncio.to_thread(self._up.wait, 60)
+        for process in (*self._extra, self._carrier):
+            if process is not None and process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                await asyncio.to_thread(process.wait, 30)
+        return code
+
+
+def _descendants(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found, todo = [], [root]
+    while todo:
+        for child in children.get(todo.pop(), []):
+            found.append(child)
+            todo.append(child)
+    return found
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
