@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date
+from functools import lru_cache
 from uuid import UUID
 
 PREFIX = "msg_"
 DAY_MS = 86_400_000
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+_DAYS_MAX = date.max.toordinal() - _EPOCH_ORDINAL
 
 
 def uuid7(at_ms: int, entropy: bytes) -> UUID:
@@ -46,11 +48,20 @@ def read(text: str) -> UUID | None:
         found = UUID(hex=digits)
     except ValueError:
         return None
-    # A version other than 7 would name a partition that does not exist.
-    return found if found.version == 7 and digits == found.hex else None
+    # A version other than 7, or a day that no calendar has, would name a partition that cannot exist.
+    ours = found.version == 7 and digits == found.hex and made_at(found) // DAY_MS < _DAYS_MAX
+    return found if ours else None
+
+
+@lru_cache(maxsize=64)
+def _date_text(days: int) -> str:
+    return date.fromordinal(_EPOCH_ORDINAL + days).isoformat()
 
 
 def rfc3339(at_ms: int) -> str:
     """An instant (UTC ms) in RFC 3339 with milliseconds and `Z`."""
-    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
+    days, ms = divmod(at_ms, DAY_MS)
+    seconds, ms = divmod(ms, 1000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{_date_text(days)}T{hours:02d}:{minutes:02d}:{seconds:02d}.{ms:03d}Z"
