@@ -1,0 +1,83 @@
+"""Dates in receipts: vendors write them in five ways and one of them in two (SMPP 3.4, appendix B and 7.1.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+FORMATS = ("auto", "yymmddhhmm", "yymmddhhmmss", "yyyymmddhhmm", "yyyymmddhhmmss", "epoch")
+
+# YYMMDDhhmmss, tenths, quarters of an hour from UTC, their direction
+_ABSOLUTE = re.compile(r"(\d{12})(\d)(\d{2})([+-])")
+_LENGTHS = {"yymmddhhmm": 10, "yymmddhhmmss": 12, "yyyymmddhhmm": 12, "yyyymmddhhmmss": 14}
+_AUTO = {
+    10: ("yymmddhhmm",),
+    12: ("yymmddhhmmss", "yyyymmddhhmm"),
+    14: ("yyyymmddhhmmss",),
+}
+
+
+def read_date(text: str, dates: str = "auto", timezone: str = "UTC", near_at: int | None = None) -> int | None:
+    """UTC ms of a receipt's date, or None where it says none; never raises for what a carrier wrote.
+
+    `near_at` (UTC ms, our own submit or arrival time) settles twelve digits that are a date in both readings.
+    """
+    text = text.strip()
+    absolute = _ABSOLUTE.fullmatch(text)
+    if absolute:
+        return _absolute(absolute)
+    if not text.isascii() or not text.isdigit():
+        return None
+    if dates == "epoch":
+        return _epoch(text)
+    names = _AUTO.get(len(text), ()) if dates == "auto" else (dates,)
+    readings = [at for name in names if (at := _local(text, name, timezone)) is not None]
+    if len(readings) > 1 and near_at is not None:
+        return min(readings, key=_distance_from(near_at))
+    return readings[0] if readings else None
+
+
+def _distance_from(near_at: int) -> Callable[[int], int]:
+    return lambda at: abs(at - near_at)
+
+
+def _epoch(digits: str) -> int | None:
+    if len(digits) in (9, 10):
+        return int(digits) * 1000 or None
+    return int(digits) if len(digits) == 13 else None
+
+
+def _local(digits: str, name: str, timezone: str) -> int | None:
+    if _LENGTHS.get(name) != len(digits):
+        return None
+    if name.startswith("yyyy"):
+        year, rest = int(digits[:4]), digits[4:]
+    else:
+        year, rest = 2000 + int(digits[:2]), digits[2:]
+    return _instant(year, rest, _zone(timezone))
+
+
+def _instant(year: int, rest: str, zone: tzinfo) -> int | None:
+    month, day, hour, minute = (int(rest[at : at + 2]) for at in range(0, 8, 2))
+    second = int(rest[8:10]) if len(rest) > 8 else 0
+    try:
+        return int(datetime(year, month, day, hour, minute, second, tzinfo=zone).timestamp()) * 1000
+    except (ValueError, OverflowError):
+        return None
+
+
+def _absolute(match: re.Match[str]) -> int | None:
+    digits, tenths, quarters, direction = match.groups()
+    offset = timedelta(minutes=15 * int(quarters)) * (1 if direction == "+" else -1)
+    if abs(offset) >= timedelta(hours=24):
+        return None
+    at = _instant(2000 + int(digits[:2]), digits[2:], timezone(offset))
+    return None if at is None else at + 100 * int(tenths)
+
+
+@lru_cache(maxsize=64)
+def _zone(name: str) -> tzinfo:
+    return UTC if name == "UTC" else ZoneInfo(name)

@@ -1,0 +1,40 @@
+"""The carrier's message id in one normal form, so that an answer and its receipt meet.
+
+The normal form is a key for looking up, not for showing. Number rules apply only to an id that is a number in
+that base as a whole; anything else is compared as text. In every dialect leading zeros of a hexadecimal or decimal
+number and the case of hexadecimal ids do not count, for both change between the two PDUs in practice; `0` stays `0`.
+"""
+
+from __future__ import annotations
+
+import re
+
+DIALECTS = ("as_is", "hex_to_decimal", "decimal_to_hex", "case_insensitive")
+
+_HEX = re.compile(r"[0-9A-Fa-f]+")
+_HEX_GROUPS = re.compile(r"[0-9A-Fa-f]+(?:-[0-9A-Fa-f]+)+")
+_DECIMAL = re.compile(r"[0-9]+")
+_NUMBER_LENGTH_MAX = 64  # an id in an SMPP C-octet string is at most 65 octets with its NUL
+
+
+def normal_id(raw_id: str, receipt_ids: str, side: str) -> str:
+    """Key of an id that came on `side` (answer | receipt) of a carrier whose dialect is `receipt_ids`."""
+    text = raw_id.strip(" \x00")
+    if len(text) <= _NUMBER_LENGTH_MAX:
+        number = _number(text, receipt_ids, side)
+        if number is not None:
+            return str(number)
+    if _HEX.fullmatch(text):
+        return text.lower().lstrip("0") or "0"
+    if receipt_ids == "case_insensitive" or _HEX_GROUPS.fullmatch(text):
+        return text.casefold()
+    return text
+
+
+def _number(text: str, receipt_ids: str, side: str) -> int | None:
+    hex_side = {"hex_to_decimal": "answer", "decimal_to_hex": "receipt"}.get(receipt_ids)
+    if hex_side is None:
+        return None
+    if side == hex_side:
+        return int(text, 16) if _HEX.fullmatch(text) else None
+    return int(text) if _DECIMAL.fullmatch(text) else None
