@@ -1,0 +1,178 @@
+"""One endpoint's line: its notices in order, so many in flight, and nobody else's time (contract, "Callbacks")."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import asyncpg
+
+from gateway.callbacks.client import Client
+from gateway.callbacks.signing import Signer
+from gateway.callbacks.tries import Answer, next_try
+from gateway.clock import Clock
+from gateway.ledger import callback_lines
+from gateway.ledger.callback_lines import Endpoint, Line, Verdict
+from gateway.policy.rules.snapshot import CallbackRules
+from gateway.telemetry import metrics
+
+PAGE: Final = 200
+# Failures in a row after which a line sends one notice at a time and then rests.
+TIRED: Final = 8
+REST_CAP_MS: Final = 60_000
+_FLUSH_AT: Final = 100
+_FLUSH_S: Final = 0.05
+_LOOK_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How an endpoint is spoken to now: `signer` None where its tenant has no usable secret."""
+
+    rules: CallbackRules
+    signer: Signer | None
+    allow_private: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What every line works with. `terms` reads the policy in use; `chance` is uniform in [0, 1)."""
+
+    pool: asyncpg.Pool[Any]
+    client: Client
+    clock: Clock
+    terms: Callable[[Endpoint], Terms]
+    chance: Callable[[], float] = random.random
+
+
+@dataclass(slots=True)
+class EndpointLine:
+    """Works one endpoint's due notices until none is left or the endpoint needs a rest."""
+
+    means: Means
+    endpoint: Endpoint
+    failures: int = 0  # in a row, over all lines of this endpoint
+    _queue: deque[Line] = field(default_factory=deque)
+    _in_hand: set[int] = field(default_factory=set)
+    _taken: list[int] = field(default_factory=list)
+    _put_back: list[Verdict] = field(default_factory=list)
+    _workers: set[asyncio.Task[None]] = field(default_factory=set)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _more: bool = True
+
+    def look_again(self) -> None:
+        """New notices were written: the line may hold some."""
+        self._more = True
+        self._changed.set()
+
+    def rest_ms(self) -> int:
+        """How long a failing endpoint is left alone, 0 for one that works; full jitter keeps lines apart."""
+        if self.failures < TIRED:
+            return 0
+        ceiling = min(REST_CAP_MS, 1_000 << min(self.failures - TIRED, 16))
+        return max(250, int(ceiling * self.means.chance()))
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Until the line is empty, the endpoint is tired, or the role stops; nothing in hand is forgotten."""
+        try:
+            looked = 0.0
+            while not stopping.is_set():
+                await self._flush()
+                now = self.means.clock.now_mono()
+                tired = self.failures >= TIRED
+                if len(self._queue) < PAGE // 4 and (self._more or now - looked > _LOOK_S) and not tired:
+                    looked = now
+                    await self._refill()
+                if not self._in_hand or (tired and not self._workers):
+                    return
+                self._man()
+                await self._wait()
+        finally:
+            for worker in self._workers:
+                worker.cancel()
+            await asyncio.gather(*self._workers, return_exceptions=True)
+            await self._flush()
+
+    async def _refill(self) -> None:
+        async with self.means.pool.acquire() as conn:
+            found = await callback_lines.page(
+                conn, self.endpoint.id, self.means.clock.now_at(), self._in_hand, PAGE
+            )
+        self._more = len(found) == PAGE
+        self._queue.extend(found)
+        self._in_hand.update(line.id for line in found)
+
+    def _man(self) -> None:
+        # After a failure one try goes first; a dead endpoint costs one socket, not its whole share.
+        if self.failures >= TIRED:
+            return
+        width = self.means.terms(self.endpoint).rules.per_endpoint if self.failures == 0 else 1
+        for _ in range(min(width - len(self._workers), len(self._queue))):
+            worker = asyncio.create_task(self._work(), name="callbacks")
+            self._workers.add(worker)
+            worker.add_done_callback(self._leave)
+
+    def _leave(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        self._changed.set()
+
+    async def _wait(self) -> None:
+        try:
+            await asyncio.wait_for(self._changed.wait(), _FLUSH_S if self._taken or self._put_back else _LOOK_S)
+        except TimeoutError:
+            pass
+        self._changed.clear()
+
+    async def _work(self) -> None:
+        while self._queue and self.failures < TIRED:
+            line = self._queue.popleft()
+            answer = await self._try(line)
+            if answer.taken:
+                self.failures = 0
+                self._taken.append(line.id)
+                metrics.callbacks_total.labels("taken").inc()
+            else:
+                self.failures += 1
+                rules = self.means.terms(self.endpoint).rules
+                verdict = next_try(line, answer, rules, self.means.clock.now_at(), self.means.chance())
+                self._put_back.append(verdict)
+                metrics.callbacks_total.labels("retried" if verdict.gave_up_at is None else "gave_up").inc()
+            # A worker that works alone wakes the line, which then flushes and may bring the others back.
+            if len(self._taken) + len(self._put_back) >= _FLUSH_AT or len(self._workers) == 1:
+                self._changed.set()
+
+    async def _try(self, line: Line) -> Answer:
+        terms = self.means.terms(self.endpoint)
+        if terms.signer is None:
+            return Answer(None, fault="no_secret")
+        now_at = self.means.clock.now_at()
+        return await self.means.client.post(
+            self.endpoint.url,
+            line.body,
+            terms.signer.headers(line.webhook_id, line.body, now_at),
+            allow_private=terms.allow_private,
+            timeout_ms=terms.rules.timeout_ms,
+            now_at=now_at,
+        )
+
+    async def _flush(self) -> None:
+        taken, self._taken = self._taken, []
+        put_back, self._put_back = self._put_back, []
+        if not taken and not put_back:
+            return
+        try:
+            async with self.means.pool.acquire() as conn, conn.transaction():
+                if taken:
+                    await callback_lines.remove(conn, taken)
+                if put_back:
+                    await callback_lines.put_back(conn, put_back)
+        except BaseException:
+            # Still in hand, so not sent again from here until the ledger takes the result.
+            self._taken, self._put_back = taken + self._taken, put_back + self._put_back
+            raise
+        self._in_hand.difference_update(taken)
+        self._in_hand.difference_update(verdict.id for verdict in put_back)

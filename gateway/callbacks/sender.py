@@ -1,0 +1,171 @@
+"""Sends callbacks: finds the endpoints that are owed something and gives each a line of its own.
+
+One process of the installation sends at a time (a session lock on the listening connection); another takes over when
+it goes. Memory is bounded by the number of lines and the page of each, never by the backlog.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import asyncpg
+
+from gateway.callbacks.client import Client
+from gateway.callbacks.line import EndpointLine, Means, Terms
+from gateway.callbacks.signing import Signer
+from gateway.ledger.callback_lines import CHANNEL, Endpoint, heads
+from gateway.ledger.connect import connect
+from gateway.logs import get
+from gateway.policy.rules.lookup import tenant_rules
+from gateway.policy.rules.snapshot import Policy
+from gateway.policy.secrets import SecretMissing, resolve
+from gateway.runtime import Runtime
+
+LINES: Final = 300
+_LOCK: Final = "sluicegate.callbacks"
+_STANDBY_S: Final = 2.0
+_LOOK_S: Final = 1.0
+_PACE_S: Final = 0.02
+# A host that vanished without a word frees its lock within half a minute.
+_KEEPALIVE: Final = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
+
+log = get(__name__)
+
+
+class Sender:
+    """The callbacks of this process, from `run` until the role stops."""
+
+    def __init__(self, rt: Runtime, client: Client) -> None:
+        self._rt = rt
+        self._means = Means(rt.pool, client, rt.clock, self._terms)
+        self._lines: dict[int, tuple[EndpointLine, asyncio.Task[None]]] = {}
+        self._failures: dict[int, int] = {}
+        self._resting: dict[int, int] = {}
+        self._signers: dict[str, Signer | None] = {}
+        self._signers_of: Policy | None = None
+        self._woken = asyncio.Event()
+
+    async def run(self) -> None:
+        """Sends until the role stops; a lost database connection is taken up again."""
+        while not self._rt.stopping.is_set():
+            try:
+                listener = await connect(self._rt.settings.database_url, server_settings=_KEEPALIVE)
+            except (OSError, asyncpg.PostgresError, TimeoutError) as error:
+                log.warning("callbacks_wait_for_ledger", cause=type(error).__name__)
+                await self._pause(_LOOK_S)
+                continue
+            try:
+                await self._serve(listener)
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+                log.warning("callbacks_lost_ledger", cause=type(error).__name__)
+                await self._pause(_LOOK_S)
+            finally:
+                await self._end_lines()
+                await _close(listener)
+
+    async def _serve(self, listener: asyncpg.Connection[Any]) -> None:
+        while not await listener.fetchval("SELECT pg_try_advisory_lock(hashtextextended($1, 0))", _LOCK):
+            await self._pause(_STANDBY_S)
+            if self._rt.stopping.is_set():
+                return
+        await listener.add_listener(CHANNEL, self._hear)
+        while not self._rt.stopping.is_set():
+            wait_s = await self._open_lines(listener)
+            try:
+                await asyncio.wait_for(self._woken.wait(), wait_s)
+            except TimeoutError:
+                pass
+            self._woken.clear()
+            # Notices come in batches; several of them share one look.
+            await asyncio.sleep(_PACE_S)
+
+    async def _open_lines(self, listener: asyncpg.Connection[Any]) -> float:
+        """Gives a line to every endpoint that is due; returns seconds until the next look."""
+        now_at = self._rt.clock.now_at()
+        self._resting = {endpoint: until for endpoint, until in self._resting.items() if until > now_at}
+        free = LINES - len(self._lines)
+        if free <= 0:
+            return _LOOK_S
+        found = await heads(listener, [*self._lines, *self._resting], free)
+        wait_ms = min((until - now_at for until in self._resting.values()), default=int(_LOOK_S * 1000))
+        for endpoint, due_at in found:
+            if due_at > now_at:
+                wait_ms = min(wait_ms, due_at - now_at)
+                break
+            self._open_line(endpoint)
+        return min(_LOOK_S, max(_PACE_S, wait_ms / 1000))
+
+    def _open_line(self, endpoint: Endpoint) -> None:
+        # A tired endpoint is tried once more; another failure sends it back to rest, for longer.
+        line = EndpointLine(self._means, endpoint, failures=0)
+        before = self._failures.get(endpoint.id, 0)
+        task = asyncio.create_task(self._run_line(line, before), name=f"callbacks:{endpoint.id}")
+        self._lines[endpoint.id] = (line, task)
+
+    async def _run_line(self, line: EndpointLine, failures_before: int) -> None:
+        endpoint_id = line.endpoint.id
+        line.resume(failures_before)
+        try:
+            await line.run(self._rt.stopping)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+            log.warning("callback_line_stopped", endpoint=endpoint_id, cause=type(error).__name__)
+            self._resting[endpoint_id] = self._rt.clock.now_at() + 1_000
+        finally:
+            self._lines.pop(endpoint_id, None)
+            self._remember(line)
+            self._woken.set()
+
+    def _remember(self, line: EndpointLine) -> None:
+        if line.failures == 0:
+            self._failures.pop(line.endpoint.id, None)
+            return
+        self._failures[line.endpoint.id] = line.failures
+        rest_ms = line.rest_ms()
+        if rest_ms:
+            self._resting[line.endpoint.id] = self._rt.clock.now_at() + rest_ms
+
+    def _terms(self, endpoint: Endpoint) -> Terms:
+        policy = self._rt.policies.current
+        if self._signers_of is not policy:
+            self._signers, self._signers_of = {}, policy
+        if endpoint.tenant not in self._signers:
+            self._signers[endpoint.tenant] = _signer_of(policy, endpoint.tenant)
+        target = tenant_rules(policy, endpoint.tenant).callbacks
+        allow_private = target is not None and target.allow_private
+        return Terms(policy.callbacks, self._signers[endpoint.tenant], allow_private)
+
+    def _hear(self, *_: object) -> None:
+        for line, _task in self._lines.values():
+            line.look_again()
+        self._woken.set()
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._rt.stopping.wait(), seconds)
+        except TimeoutError:
+            pass
+
+    async def _end_lines(self) -> None:
+        tasks = [task for _, task in self._lines.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _signer_of(policy: Policy, tenant: str) -> Signer | None:
+    target = tenant_rules(policy, tenant).callbacks
+    if target is None:
+        return None
+    try:
+        return Signer([resolve(reference) for reference in target.secrets])
+    except (SecretMissing, ValueError):
+        log.warning("callback_secret_unusable", tenant=tenant)
+        return None
+
+
+async def _close(connection: asyncpg.Connection[Any]) -> None:
+    try:
+        await connection.close(timeout=2)
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+        connection.terminate()

@@ -1,0 +1,266 @@
+"""Callbacks owed to tenants: written with the change that they tell of, removed once an endpoint took them.
+
+A row is one notice to one endpoint; `webhook_id` stays the same over retries (contract, "Callbacks").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+import asyncpg
+import orjson
+
+from gateway.domain import states
+from gateway.domain.ids import rfc3339
+from gateway.domain.message import message_object
+from gateway.policy.rules.lookup import tenant_rules
+from gateway.policy.rules.snapshot import CallbackTarget, Policy
+
+CHANNEL: Final = "sluicegate_callbacks"
+CORRECTED: Final = "message.corrected"
+_STATUS_EVENTS: Final = {
+    status: f"message.{status}"
+    for status in (
+        states.SENT,
+        states.DELIVERED,
+        states.UNDELIVERED,
+        states.EXPIRED,
+        states.REJECTED,
+        states.FAILED,
+        states.SUPPRESSED,
+        states.UNKNOWN,
+    )
+}
+EVENT_TYPES: Final = frozenset(_STATUS_EVENTS.values()) | {CORRECTED, "message.received", "optout.created"}
+_FINAL_EVENTS: Final = EVENT_TYPES - {"message.sent"}
+
+_ENDPOINTS = """
+INSERT INTO endpoints (tenant_id, url)
+SELECT DISTINCT w.tenant_id, w.url FROM unnest($1::int[], $2::text[]) AS w (tenant_id, url)
+ORDER BY 1, 2
+ON CONFLICT DO NOTHING
+"""
+_ENDPOINT_IDS = """
+SELECT e.id, e.tenant_id, e.url
+FROM endpoints e JOIN unnest($1::int[], $2::text[]) AS w (tenant_id, url) ON e.tenant_id = w.tenant_id AND e.url = w.url
+"""
+_INSERT = """
+INSERT INTO callbacks (endpoint_id, tenant_id, day, message_id, seq, type, webhook_id, body, created_at, due_at)
+SELECT w.endpoint_id, w.tenant_id, w.day, w.message_id, w.seq, w.type, w.webhook_id, w.body, $9, $9
+FROM unnest($1::int[], $2::int[], $3::date[], $4::uuid[], $5::int[], $6::text[], $7::uuid[], $8::bytea[])
+     WITH ORDINALITY AS w (endpoint_id, tenant_id, day, message_id, seq, type, webhook_id, body, n)
+ORDER BY w.n
+"""
+_BACKLOG = """
+SELECT count(*) AS rows, min(created_at) AS oldest_at FROM callbacks WHERE gave_up_at IS NULL
+"""
+# A skip scan of callbacks_due: one look per endpoint that waits, however long its line is.
+_HEADS = """
+WITH RECURSIVE heads AS (
+    (SELECT endpoint_id, due_at FROM callbacks WHERE gave_up_at IS NULL ORDER BY endpoint_id, due_at LIMIT 1)
+    UNION ALL
+    SELECT following.endpoint_id, following.due_at
+    FROM heads CROSS JOIN LATERAL (
+        SELECT c.endpoint_id, c.due_at FROM callbacks c
+        WHERE c.gave_up_at IS NULL AND c.endpoint_id > heads.endpoint_id
+        ORDER BY c.endpoint_id, c.due_at LIMIT 1
+    ) AS following
+)
+SELECT e.id, e.tenant_id, e.url, t.name AS tenant, h.due_at
+FROM heads h JOIN endpoints e ON e.id = h.endpoint_id JOIN tenants t ON t.id = e.tenant_id
+WHERE e.id <> ALL ($1::int[])
+ORDER BY h.due_at
+LIMIT $2
+"""
+_PAGE = """
+SELECT id, type, webhook_id, body, created_at, tries
+FROM callbacks
+WHERE endpoint_id = $1 AND gave_up_at IS NULL AND due_at <= $2 AND id <> ALL ($3::bigint[])
+ORDER BY due_at, id
+LIMIT $4
+"""
+_RETRY = """
+UPDATE callbacks c SET tries = c.tries + 1, due_at = w.due_at, last_status = w.last_status, gave_up_at = w.gave_up_at
+FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) AS w (id, due_at, last_status, gave_up_at)
+WHERE c.id = w.id
+"""
+_REPLAY = """
+UPDATE callbacks SET gave_up_at = NULL, tries = 0, created_at = $3, due_at = $3
+WHERE tenant_id = $1 AND gave_up_at >= $2
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One address of one tenant: what gets a line of its own."""
+
+    id: int
+    tenant_id: int
+    tenant: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One notice as it waits in an endpoint's line; `tries` are those already made."""
+
+    id: int
+    type: str
+    webhook_id: UUID
+    body: bytes
+    created_at: int
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a try came to where the row stays: when next, or since when it is given up (UTC ms)."""
+
+    id: int
+    due_at: int
+    last_status: str
+    gave_up_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Notice:
+    tenant_id: int
+    url: str
+    day: Any
+    message_id: UUID | None
+    seq: int
+    type: str
+    body: bytes
+
+
+def event_of(status: str) -> str | None:
+    """The event type that tells of a status; None for those that tenants are not told (`canceled`, `queued` ...)."""
+    return _STATUS_EVENTS.get(status)
+
+
+def wants(target: CallbackTarget | None, event: str, *, final: bool) -> bool:
+    """Whether a tenant's choice of events holds this one (contract: final ones, inbound and opt-outs by default)."""
+    chosen = ("final",) if target is None else target.events
+    if "all" in chosen or event in chosen:
+        return True
+    return "final" in chosen and (event in _FINAL_EVENTS or final)
+
+
+async def add_events(
+    conn: asyncpg.Connection[asyncpg.Record],
+    policy: Policy,
+    rows: Sequence[tuple[Mapping[str, Any], str]],
+    now_at: int,
+) -> int:
+    """Write one callback per (message row after the change, event type) that its tenant wants; returns how many.
+
+    Belongs into the transaction of the change. Rows hold every `messages` column but may lack `body`.
+    """
+    if not rows or not any(_may_be_told(policy, row) for row, _ in rows):
+        return 0
+    names = await tenant_names(conn, {row["tenant_id"] for row, _ in rows})
+    notices: list[_Notice] = []
+    for row, event in rows:
+        target = tenant_rules(policy, names[row["tenant_id"]]).callbacks
+        url = (row["extras"] or {}).get("callback_url") or (target.url if target is not None else None)
+        if url is None or not wants(target, event, final=row["final_at"] is not None):
+            continue
+        shown = {"type": event, "timestamp": rfc3339(now_at), "data": message_object(row) | {"seq": row["version"]}}
+        notices.append(
+            _Notice(row["tenant_id"], url, row["day"], row["id"], row["version"], event, orjson.dumps(shown))
+        )
+    await _insert(conn, notices, now_at)
+    return len(notices)
+
+
+async def tenant_names(conn: asyncpg.Connection[asyncpg.Record], ids: Iterable[int]) -> dict[int, str]:
+    """The policy's names of tenants by row id."""
+    rows = await conn.fetch("SELECT id, name FROM tenants WHERE id = ANY ($1::int[])", list(ids))
+    return {row["id"]: row["name"] for row in rows}
+
+
+def _may_be_told(policy: Policy, row: Mapping[str, Any]) -> bool:
+    if row["extras"] and row["extras"].get("callback_url"):
+        return True
+    if policy.tenant_defaults.callbacks is not None:
+        return True
+    return any(tenant.callbacks is not None for tenant in policy.tenants.values())
+
+
+async def _insert(conn: asyncpg.Connection[asyncpg.Record], notices: Sequence[_Notice], now_at: int) -> None:
+    if not notices:
+        return
+    endpoints = await _endpoint_ids(conn, {(notice.tenant_id, notice.url) for notice in notices})
+    await conn.execute(
+        _INSERT,
+        [endpoints[notice.tenant_id, notice.url] for notice in notices],
+        [notice.tenant_id for notice in notices],
+        [notice.day for notice in notices],
+        [notice.message_id for notice in notices],
+        [notice.seq for notice in notices],
+        [notice.type for notice in notices],
+        [uuid4() for _ in notices],
+        [notice.body for notice in notices],
+        now_at,
+    )
+    await conn.execute("SELECT pg_notify($1, '')", CHANNEL)
+
+
+async def _endpoint_ids(
+    conn: asyncpg.Connection[asyncpg.Record], wanted: set[tuple[int, str]]
+) -> dict[tuple[int, str], int]:
+    tenants, urls = [tenant for tenant, _ in wanted], [url for _, url in wanted]
+    found = await conn.fetch(_ENDPOINT_IDS, tenants, urls)
+    if len(found) < len(wanted):
+        await conn.execute(_ENDPOINTS, tenants, urls)
+        found = await conn.fetch(_ENDPOINT_IDS, tenants, urls)
+    return {(row["tenant_id"], row["url"]): row["id"] for row in found}
+
+
+async def backlog(conn: asyncpg.Connection[asyncpg.Record]) -> tuple[int, int | None]:
+    """How many callbacks are owed, and since when the oldest (UTC ms)."""
+    row = await conn.fetchrow(_BACKLOG)
+    return (0, None) if row is None else (row["rows"], row["oldest_at"])
+
+
+async def heads(
+    conn: asyncpg.Connection[asyncpg.Record], besides: Iterable[int], limit: int
+) -> list[tuple[Endpoint, int]]:
+    """Endpoints that are owed something and are not among `besides`, with when their line is due (UTC ms)."""
+    rows = await conn.fetch(_HEADS, list(besides), limit)
+    return [(Endpoint(row["id"], row["tenant_id"], row["tenant"], row["url"]), row["due_at"]) for row in rows]
+
+
+async def replay(conn: asyncpg.Connection[asyncpg.Record], tenant_id: int, since_at: int, now_at: int) -> int:
+    """Send again what was given up since an instant; returns how many. Their `webhook-id` stays."""
+    done = await conn.execute(_REPLAY, tenant_id, since_at, now_at)
+    await conn.execute("SELECT pg_notify($1, '')", CHANNEL)
+    return int(done.rpartition(" ")[2])
+
+
+async def page(
+    conn: asyncpg.Connection[asyncpg.Record], endpoint_id: int, now_at: int, besides: Iterable[int], limit: int
+) -> list[Line]:
+    """The next due notices of one endpoint, without those already in hand."""
+    rows = await conn.fetch(_PAGE, endpoint_id, now_at, list(besides), limit)
+    return [Line(**dict(row)) for row in rows]
+
+
+async def remove(conn: asyncpg.Connection[asyncpg.Record], ids: Sequence[int]) -> None:
+    """Forget notices that were taken."""
+    await conn.execute("DELETE FROM callbacks WHERE id = ANY ($1::bigint[])", sorted(ids))
+
+
+async def put_back(conn: asyncpg.Connection[asyncpg.Record], verdicts: Sequence[Verdict]) -> None:
+    """Write when notices that were not taken are tried again, or that they are given up."""
+    ordered = sorted(verdicts, key=lambda verdict: verdict.id)
+    await conn.execute(
+        _RETRY,
+        [verdict.id for verdict in ordered],
+        [verdict.due_at for verdict in ordered],
+        [verdict.last_status for verdict in ordered],
+        [verdict.gave_up_at for verdict in ordered],
+    )
