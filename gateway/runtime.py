@@ -1,0 +1,211 @@
+"""What every role stands on: stores, clock, policy, scheduler, its own row among the processes, and its orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import asyncpg
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from gateway import logs
+from gateway.clock import Clock
+from gateway.ledger import migrate
+from gateway.ledger.connect import open_pool
+from gateway.policy.applier import Applier
+from gateway.policy.holder import PolicyHolder
+from gateway.settings import Settings
+from gateway.telemetry import metrics
+from scheduler.store.scheduler import Scheduler
+
+HEARTBEAT_S = 2.0
+_POOL_MAX = 10
+_START_PATIENCE_S = 60.0
+_log = logs.get("runtime")
+
+
+class StartRefused(Exception):
+    """A role cannot start; the text says what is missing."""
+
+
+class DeclaredDead(Exception):
+    """This process's row was ended by someone else: its claims may belong to others now, so it must not go on."""
+
+
+class Runtime:
+    """The shared parts of one running role; made by `Runtime.open`."""
+
+    def __init__(self, settings: Settings, role: str, worker: str, pool: asyncpg.Pool[Any], client: redis.asyncio.Redis) -> None:
+        self.settings = settings
+        self.role = role
+        self.worker = worker
+        self.pool = pool
+        self.redis = client
+        self.clock = Clock()
+        self.scheduler = Scheduler(client, settings.cell)
+        self.process_id = 0
+        self.pepper = b""
+        self.policies: PolicyHolder
+        self.applier: Applier
+        self.stopping = asyncio.Event()
+        self.report: dict[str, Any] = {}
+        self.failure: BaseException | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, settings: Settings, role: str, worker: str, *, first_policy: Callable[[Runtime], Awaitable[None]] | None = None
+    ) -> AsyncIterator[Runtime]:
+        """Connects, registers the process, loads the policy, and undoes all of it in order at the end.
+
+        `first_policy` may apply one before the role waits for an active policy. Raises StartRefused.
+        """
+        if not settings.database_url or not settings.redis_url:
+            raise StartRefused("SLUICEGATE_DATABASE_URL and SLUICEGATE_REDIS_URL are needed (or start everything with `sluicegate up`)")
+        async with AsyncExitStack() as stack:
+            pool = await _open_pool(settings.database_url)
+            stack.push_async_callback(_close_pool, pool)
+            client = open_redis(settings.redis_url)
+            stack.push_async_callback(client.aclose)
+            rt = cls(settings, role, worker, pool, client)
+            with suppress(Exception):  # Redis may come later; the clock is doubtful until it answers
+                await rt.clock.measure(client)
+            await rt._register()
+            stack.push_async_callback(rt._unregister)
+            rt.policies = PolicyHolder(pool, rt.clock, rt.process_id)
+            rt.applier = Applier(rt)
+            stack.push_async_callback(rt._cancel_tasks)
+            rt.spawn(rt._beat(), "heartbeat")
+            rt.spawn(rt.clock.follow(client, rt._tell_clock), "clock")
+            await rt.policies.start()
+            stack.push_async_callback(rt.policies.stop)
+            if first_policy is not None:
+                await first_policy(rt)
+            await rt._await_policy()
+            yield rt
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Starts a background task; its crash stops the process with an error in the log."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def fail(self, error: BaseException, task: str) -> None:
+        """Begins the end of this process because something broke that must not break."""
+        if self.failure is None:
+            self.failure = error
+        _log.error("task_crashed", task=task, exc_info=error)
+        self.stopping.set()
+
+    async def not_ready(self) -> str | None:
+        """Why this role cannot do its work now; None when it can."""
+        try:
+            await asyncio.wait_for(self.pool.fetchval("SELECT 1"), 2.0)
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            return "PostgreSQL does not answer"
+        try:
+            await asyncio.wait_for(self.redis.ping(), 2.0)
+            epoch = await asyncio.wait_for(self.scheduler.epoch_state(), 2.0)
+        except Exception:  # noqa: BLE001 - whatever the client raises, the index is not there
+            return "Redis does not answer"
+        if epoch != "ready":
+            return "the index is being rebuilt"
+        if self.stopping.is_set():
+            return "stopping"
+        own = self.report.get("not_ready")
+        return None if own is None else str(own)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error, task.get_name())
+
+    async def _register(self) -> None:
+        row = await self.pool.fetchrow("SELECT pepper FROM instance")
+        if row is None:
+            raise StartRefused("the database has no installation row: run `sluicegate migrate`")
+        self.pepper = bytes(row["pepper"])
+        now_at = self.clock.now_at()
+        self.process_id = await self.pool.fetchval(
+            "INSERT INTO processes (role, worker, pid, host, started_at, heartbeat_at) VALUES ($1, $2, $3, $4, $5, $5) RETURNING id",
+            self.role, self.worker, os.getpid(), socket.gethostname(), now_at,
+        )  # fmt: skip
+
+    async def _unregister(self) -> None:
+        with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            await asyncio.wait_for(
+                self.pool.execute("UPDATE processes SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL", self.process_id, self.clock.now_at()), 3.0
+            )
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            try:
+                done = await self.pool.execute(
+                    "UPDATE processes SET heartbeat_at = $2, report = $3 WHERE id = $1 AND ended_at IS NULL",
+                    self.process_id, self.clock.now_at(), self.report,
+                )  # fmt: skip
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                _log.warning("heartbeat_failed", error=type(error).__name__)
+                continue
+            if done == "UPDATE 0":
+                raise DeclaredDead
+
+    async def _await_policy(self) -> None:
+        told = False
+        while not self.stopping.is_set() and await self.pool.fetchval("SELECT version FROM policy_active") is None:
+            if not told:
+                _log.warning("waiting_for_policy", action="apply one with `sluicegate policy apply FILE`")
+                told = True
+            await asyncio.sleep(0.5)
+
+    def _tell_clock(self, clock: Clock) -> None:
+        metrics.clock_offset_seconds.labels(self.role).set(clock.offset_ms / 1000)
+        metrics.clock_doubtful.labels(self.role).set(int(clock.doubtful))
+
+    async def _cancel_tasks(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def open_redis(url: str) -> redis.asyncio.Redis:
+    """A client that gives up in time and never repeats a command by itself: whether one ran is the caller's to judge."""
+    return redis.asyncio.Redis.from_url(
+        url, socket_connect_timeout=2.0, socket_timeout=5.0, retry=Retry(NoBackoff(), 0), max_connections=256, decode_responses=False
+    )
+
+
+async def _open_pool(url: str) -> asyncpg.Pool[Any]:
+    until = time.monotonic() + _START_PATIENCE_S
+    while True:
+        try:
+            lacking = await migrate.missing(url)
+            if not lacking:
+                return await open_pool(url, min_size=1, max_size=_POOL_MAX)
+            reason = f"the database lacks {', '.join(lacking)}: run `sluicegate migrate`"
+        except (OSError, TimeoutError, asyncpg.CannotConnectNowError) as error:
+            reason = f"PostgreSQL does not answer ({type(error).__name__})"
+        except asyncpg.PostgresError as error:
+            raise StartRefused(f"PostgreSQL refuses: {error}") from error
+        if time.monotonic() > until:
+            raise StartRefused(reason)
+        _log.warning("waiting_for_database", reason=reason)
+        await asyncio.sleep(1.0)
+
+
+async def _close_pool(pool: asyncpg.Pool[Any]) -> None:
+    try:
+        await asyncio.wait_for(pool.close(), 5.0)
+    except TimeoutError:
+        pool.terminate()

@@ -1,0 +1,123 @@
+"""Real stores for the tests: one embedded PostgreSQL and one embedded Valkey per test process, a fresh migrated database per test."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+import redis
+
+from gateway.embedded import child
+from gateway.embedded.home import Home
+from gateway.embedded.postgres import PostgresServer
+from gateway.embedded.valkey import ValkeyServer
+from gateway.ledger.migrate import migrate
+
+T = TypeVar("T")
+_TEMPLATE = "sluicegate_template"
+_numbers = itertools.count(1)
+
+
+def run_apart(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine on an event loop in another thread, so that a test's own loop is left alone."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
+@pytest.fixture(scope="session")
+def home() -> Iterator[Home]:
+    """A data directory that the servers' account can enter (pytest's own temporary directories are closed to it)."""
+    directory = Path(tempfile.mkdtemp(prefix="sluicegate-test-"))
+    held = Home(directory)
+    held.hold()
+    yield held
+    held.release()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(home: Home) -> Iterator[PostgresServer]:
+    """A running PostgreSQL; its superuser URL is `.url("postgres", "postgres")`."""
+    server = PostgresServer(home, settings={"shared_buffers": "64MB", "autovacuum_naptime": "60s"})
+    server.start()
+    run_apart(server.ready())
+    yield server
+    assert server.child is not None
+    child.stop_now(server.child, signal.SIGINT)
+
+
+@pytest.fixture(scope="session")
+def valkey_server(home: Home) -> Iterator[ValkeyServer]:
+    """A running Valkey."""
+    server = ValkeyServer(home)
+    server.start()
+    run_apart(server.ready())
+    yield server
+    assert server.child is not None
+    child.stop_now(server.child, signal.SIGTERM)
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres_server: PostgresServer) -> str:
+    """Name of a migrated database that fresh ones are copied from."""
+
+    async def make() -> None:
+        await _execute(postgres_server, f"CREATE DATABASE {_TEMPLATE} OWNER sluicegate")
+        await migrate(postgres_server.url(_TEMPLATE))
+
+    run_apart(make())
+    return _TEMPLATE
+
+
+@pytest.fixture
+def database_url(postgres_server: PostgresServer, template_database: str) -> Iterator[str]:
+    """URL of a fresh migrated database, dropped after the test."""
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    run_apart(_execute(postgres_server, f"CREATE DATABASE {name} TEMPLATE {template_database} OWNER sluicegate"))
+    yield postgres_server.url(name)
+    run_apart(_execute(postgres_server, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+def empty_database_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """URL of a fresh database without any schema, dropped after the test."""
+    name = f"empty_{os.getpid()}_{next(_numbers)}"
+    run_apart(_execute(postgres_server, f"CREATE DATABASE {name} OWNER sluicegate"))
+    yield postgres_server.url(name)
+    run_apart(_execute(postgres_server, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+def redis_url(valkey_server: ValkeyServer) -> str:
+    """URL of the Valkey of this test process, emptied (data and scripts)."""
+    url = valkey_server.url()
+    with redis.Redis.from_url(url) as client:
+        client.flushall()
+        client.script_flush()
+    return url
+
+
+def superuser_url(server: PostgresServer, url: str) -> str:
+    """The same database as `url`, as superuser."""
+    database = urlsplit(url).path.lstrip("/")
+    wanted = urlsplit(server.url(database, "postgres"))
+    return urlunsplit(wanted)
+
+
+async def _execute(server: PostgresServer, statement: str) -> None:
+    connection = await asyncpg.connect(server.url("postgres", "postgres"))
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()

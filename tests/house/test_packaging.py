@@ -1,0 +1,34 @@
+"""What is installed is ours, and the lock file names no registry."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("name", ["gateway", "scheduler", "smpp"])
+def test_generic_names_resolve_into_our_tree(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__file__ is not None
+    assert Path(module.__file__).resolve().is_relative_to(ROOT), f"{name} is shadowed by another distribution"
+
+
+def test_lock_file_has_hashes_and_no_registry() -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert "://" not in lock
+    assert "--index-url" not in lock
+    pinned = re.findall(r"^[A-Za-z0-9_.\-]+==", lock, re.MULTILINE)
+    blocks = re.split(r"^(?=[A-Za-z0-9_.\-]+(?:\[[^]]*\])?==)", lock, flags=re.MULTILINE)[1:]
+    assert len(pinned) > 30
+    assert [block.split("==")[0] for block in blocks if "--hash=sha256:" not in block] == []
+
+
+def test_no_colliding_distribution_is_required() -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    for name in ("scheduler", "smpp", "gateway", "smpp-pdu3", "smpp-twisted3"):
+        assert not re.search(rf"^{re.escape(name)}==", lock, re.MULTILINE)
