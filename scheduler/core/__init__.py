@@ -1,0 +1,1 @@
+"""Pure records and arithmetic of the scheduler."""

@@ -1,0 +1,1 @@
+"""The asyncio shell of the scheduler: packs arguments, runs the scripts, unpacks replies."""
