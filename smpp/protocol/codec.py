@@ -81,7 +81,7 @@ def _encode_short_message(pdu: ShortMessage) -> bytes:
         _check_length("validity_period", validity, 16)
     # One str format and one encode: in CPython this is half the cost of formatting octets. %c above 255 fails to
     # encode, below 0 fails to format.
-    mandatory = "%s\0%c%c%s\0%c%c%s\0%c%c%c%s\0%s\0%c%c%c%c%c" % (
+    mandatory = "%s\0%c%c%s\0%c%c%s\0%c%c%c%s\0%s\0%c%c%c%c%c" % (  # noqa: UP031
         service_type,
         pdu.source_addr_ton,
         pdu.source_addr_npi,

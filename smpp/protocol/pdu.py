@@ -323,7 +323,8 @@ TYPES: Final[dict[int, type[Pdu]]] = {
     for kind in (
         GenericNack, Unbind, UnbindResp, EnquireLink, EnquireLinkResp, Outbind, AlertNotification,
         BindReceiver, BindTransmitter, BindTransceiver, BindReceiverResp, BindTransmitterResp, BindTransceiverResp,
-        SubmitSm, SubmitSmResp, DeliverSm, DeliverSmResp, DataSm, DataSmResp, QuerySm, QuerySmResp, CancelSm, CancelSmResp,
+        SubmitSm, SubmitSmResp, DeliverSm, DeliverSmResp, DataSm, DataSmResp,
+        QuerySm, QuerySmResp, CancelSm, CancelSmResp,
     )
 }  # fmt: skip
 """Every command this package knows."""

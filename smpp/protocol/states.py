@@ -1,0 +1,82 @@
+"""The rules of a session as data (SMPP 3.4 sections 2.2, 2.3 and 7.2): states, transitions, who may ask for what.
+
+Nothing here knows which side of the link it is: the gateway runs these tables as ESME, the simulator as MC.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+from typing import Final
+
+from smpp.protocol import commands as c
+
+
+class Side(Enum):
+    """Who we are on this link."""
+
+    ESME = "esme"
+    MC = "mc"
+
+    @property
+    def peer(self) -> Side:
+        return Side.MC if self is Side.ESME else Side.ESME
+
+
+class State(StrEnum):
+    OPEN = "open"
+    BOUND_TX = "bound_tx"
+    BOUND_RX = "bound_rx"
+    BOUND_TRX = "bound_trx"
+    UNBOUND = "unbound"
+    CLOSED = "closed"
+
+
+class Step(Enum):
+    """What moves a session on. The bind steps happen when the good response is read or written."""
+
+    BOUND_AS_TRANSMITTER = c.response_of(c.BIND_TRANSMITTER)
+    BOUND_AS_RECEIVER = c.response_of(c.BIND_RECEIVER)
+    BOUND_AS_TRANSCEIVER = c.response_of(c.BIND_TRANSCEIVER)
+    UNBIND_ANSWERED = c.response_of(c.UNBIND)
+    LINK_ENDED = 0
+
+
+BOUND: Final = frozenset({State.BOUND_TX, State.BOUND_RX, State.BOUND_TRX})
+_BEFORE_CLOSED: Final = frozenset(State) - {State.CLOSED}
+_LIVE: Final = _BEFORE_CLOSED - {State.UNBOUND}
+_TRANSMITTING: Final = frozenset({State.BOUND_TX, State.BOUND_TRX})
+_RECEIVING: Final = frozenset({State.BOUND_RX, State.BOUND_TRX})
+_OPEN: Final = frozenset({State.OPEN})
+
+TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
+    (State.OPEN, Step.BOUND_AS_TRANSMITTER): State.BOUND_TX,
+    (State.OPEN, Step.BOUND_AS_RECEIVER): State.BOUND_RX,
+    (State.OPEN, Step.BOUND_AS_TRANSCEIVER): State.BOUND_TRX,
+    **{(state, Step.UNBIND_ANSWERED): State.UNBOUND for state in _LIVE},
+    **{(state, Step.LINK_ENDED): State.CLOSED for state in State},
+}
+"""A pair that is not here cannot happen: the session raises NotPermitted or refuses the peer's PDU."""
+
+PERMITTED: Final[dict[tuple[Side, int], frozenset[State]]] = {
+    (Side.ESME, c.BIND_TRANSMITTER): _OPEN,
+    (Side.ESME, c.BIND_RECEIVER): _OPEN,
+    (Side.ESME, c.BIND_TRANSCEIVER): _OPEN,
+    (Side.MC, c.OUTBIND): _OPEN,
+    (Side.ESME, c.SUBMIT_SM): _TRANSMITTING,
+    (Side.ESME, c.QUERY_SM): _TRANSMITTING,
+    (Side.ESME, c.CANCEL_SM): _TRANSMITTING,
+    (Side.ESME, c.DATA_SM): _TRANSMITTING,
+    (Side.MC, c.DATA_SM): _RECEIVING,
+    (Side.MC, c.DELIVER_SM): _RECEIVING,
+    (Side.MC, c.ALERT_NOTIFICATION): _RECEIVING,
+    **{(side, c.UNBIND): _LIVE for side in Side},
+    # Section 2.3 lists enquire_link for bound states only; carriers send it around them too and drop the link
+    # when it is refused.
+    **{(side, c.ENQUIRE_LINK): _BEFORE_CLOSED for side in Side},
+}
+"""In which states a side may send a request (table 2-1)."""
+
+
+def permitted(side: Side, command_id: int, state: State) -> bool:
+    """Whether `side` may send this request now."""
+    return state in PERMITTED.get((side, command_id), frozenset())
