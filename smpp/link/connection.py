@@ -172,16 +172,9 @@ class Connection(asyncio.Protocol):
         self._arm()
 
     def data_received(self, data: bytes) -> None:
-        if self._ended:
-            return
-        self._dispatch(self._session.receive(data, self._loop.time()))
-        if self._ended:
-            return
-        self._schedule_flush()
-        self._arm()
-        if self._paused and self._reading and self._session.queued_octets > QUEUED_OCTETS_MAX:
-            self._reading = False
-            self._open_transport().pause_reading()
+        if not self._ended:
+            self._dispatch(self._session.receive(data, self._loop.time()))
+            self._carry_on()
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -240,12 +233,18 @@ class Connection(asyncio.Protocol):
 
     def _tick(self) -> None:
         self._wake = None
+        if not self._ended:
+            self._dispatch(self._session.tick(self._loop.time()))
+            self._carry_on()
+
+    def _carry_on(self) -> None:
         if self._ended:
             return
-        self._dispatch(self._session.tick(self._loop.time()))
-        if not self._ended:
-            self._schedule_flush()
-            self._arm()
+        self._schedule_flush()
+        self._arm()
+        if self._paused and self._reading and self._session.queued_octets > QUEUED_OCTETS_MAX:
+            self._reading = False
+            self._open_transport().pause_reading()
 
     def _dispatch(self, events: list[Event]) -> None:
         handler = self._handler

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from smpp.protocol.framer import PDU_OCTETS_MAX
-from smpp.protocol.pdu import Pdu
 from smpp.protocol.session import SessionSettings
 from smpp.protocol.states import Side
 from smpp.protocol.timers import TimerSettings
@@ -54,15 +53,19 @@ class LinkLost(Exception):
 
 
 class LinkHandler(Protocol):
-    """Who uses the link. All are called on the event loop and must not block; an exception is reported, not raised."""
+    """Who uses the link. All are called on the event loop and must not block; an exception is reported, not raised.
 
-    def answered(self, token: object, response: Pdu, late: bool) -> None:
+    PDUs are typed Any so that a handler may name just those that its side of the link can meet: an ESME that only
+    submits meets SubmitSmResp and GenericNack as responses, DeliverSm, DataSm and AlertNotification as requests.
+    """
+
+    def answered(self, token: object, response: Any, late: bool) -> None:
         """A response (or generic_nack) for the request with this token; `late` after its `timed_out`."""
 
     def timed_out(self, token: object) -> None:
         """No response in time. The link stays; a later response comes as answered(late=True)."""
 
-    def requested(self, pdu: Pdu) -> None:
+    def requested(self, pdu: Any) -> None:
         """A request of the peer; answer it with `Connection.answer` or `respond` whenever ready."""
 
     def room(self) -> None:
