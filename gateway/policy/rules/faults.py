@@ -1,0 +1,27 @@
+"""What is wrong with a policy, all of it at once, each with its line and dotted path (contract section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """One fault or warning; `line` is 1-based, `path` dotted, "" for the document itself."""
+
+    line: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        where = f"line {self.line}" if self.line else "policy"
+        return f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}"
+
+
+class PolicyInvalid(ValueError):
+    """The policy cannot be used; `faults` are sorted by line. No fault quotes a password or secret."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(sorted(set(faults)))
+        super().__init__("\n".join(map(str, self.faults)))
