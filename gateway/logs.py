@@ -16,7 +16,7 @@ _FORBIDDEN = frozenset({
     "key", "api_key", "password", "secret", "token", "authorization", "url",
 })  # fmt: skip
 _NUMBER = re.compile(r"\+\d{6,15}\b")
-_KEY = re.compile(r"\bslg_[A-Za-z0-9_\-]{8,}")
+_KEY = re.compile(r"\bsg_[0-9a-f]{12}_[0-9a-f]{8,}")
 _CREDENTIALS = re.compile(r"://[^/@\s]*@")
 
 

@@ -25,14 +25,16 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, validate_default=True)
 
-    database_url: str | None = Field(default=None, repr=False, description="PostgreSQL 15 or newer; a configured one always wins")
-    redis_url: str | None = Field(default=None, repr=False, description="Redis 7.0 or Valkey; redis://, rediss:// or unix://")
+    database_url: str = Field(default="", repr=False, description="PostgreSQL 15 or newer; empty: the embedded one of `up`")
+    redis_url: str = Field(default="", repr=False, description="Redis 7.0 or Valkey; redis://, rediss:// or unix://; empty: embedded")
     policy: Path | None = Field(default=None, description="policy file that is applied at start, on SIGHUP and when it changes on disk")
     data_dir: Path = Field(default=Path(".sluicegate"), description="embedded stores and run state of `up`")
     host: str = Field(default="127.0.0.1", description="address of the tenant port")
     port: int = Field(default=8080, ge=0, le=65535, description="tenant port")
     admin_host: str = Field(default="127.0.0.1", description="address of the operators' port")
     admin_port: int = Field(default=8081, ge=0, le=65535, description="operators' port")
+    admin_url: str = Field(default="", description="operators' port that `send` and `policy apply` speak to when there is no local run")
+    admin_key: SecretStr | None = Field(default=None, description="operators' key for the same")
     admin_socket: Path | None = Field(default=None, description="unix socket of a supervised role's own operators' page")
     api_workers: int = Field(default=1, ge=1, le=64, description="api processes under `up`")
     egress_workers: int = Field(default=1, ge=1, le=64, description="egress processes under `up`")
