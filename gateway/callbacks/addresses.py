@@ -60,7 +60,7 @@ class CheckedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Every address of a name. Raises AddressRefused where one of them is not public, OSError where none is found."""
+        """Every address of a name. Raises AddressRefused where one is not public, OSError where there is none."""
         found = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port, family)
         results: list[ResolveResult] = []
         for kind, _, proto, _, where in found:

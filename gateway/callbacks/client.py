@@ -51,7 +51,7 @@ class Client:
                 return Answer(response.status, retry_after_ms=wait_ms)
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever an endpoint causes belongs to its own line
+        except Exception as error:  # whatever an endpoint causes belongs to its own line
             return Answer(None, fault=_fault(error))
 
 

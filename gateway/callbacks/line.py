@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ REST_CAP_MS: Final = 60_000
 _FLUSH_AT: Final = 100
 _FLUSH_S: Final = 0.05
 _LOOK_S: Final = 1.0
+_DRAIN_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class EndpointLine:
 
     means: Means
     endpoint: Endpoint
-    failures: int = 0  # in a row, over all lines of this endpoint
+    failures: int = 0  # in a row, carried over from the endpoint's last line
     _queue: deque[Line] = field(default_factory=deque)
     _in_hand: set[int] = field(default_factory=set)
     _taken: list[int] = field(default_factory=list)
@@ -63,6 +65,7 @@ class EndpointLine:
     _workers: set[asyncio.Task[None]] = field(default_factory=set)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _more: bool = True
+    _probed: bool = False
 
     def look_again(self) -> None:
         """New notices were written: the line may hold some."""
@@ -83,67 +86,78 @@ class EndpointLine:
             while not stopping.is_set():
                 await self._flush()
                 now = self.means.clock.now_mono()
-                tired = self.failures >= TIRED
-                if len(self._queue) < PAGE // 4 and (self._more or now - looked > _LOOK_S) and not tired:
+                if len(self._queue) < PAGE // 4 and (self._more or now - looked > _LOOK_S):
                     looked = now
                     await self._refill()
-                if not self._in_hand or (tired and not self._workers):
+                if not self._in_hand:
                     return
                 self._man()
+                if not self._workers and self.failures >= TIRED:
+                    return
                 await self._wait()
         finally:
-            for worker in self._workers:
-                worker.cancel()
-            await asyncio.gather(*self._workers, return_exceptions=True)
+            await self._drain()
             await self._flush()
+
+    async def _drain(self) -> None:
+        """Lets tries under way come to their end for a while; what is cut off is sent again later."""
+        self._queue.clear()
+        if self._workers:
+            await asyncio.wait(self._workers, timeout=_DRAIN_S)
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
 
     async def _refill(self) -> None:
         async with self.means.pool.acquire() as conn:
-            found = await callback_lines.page(
-                conn, self.endpoint.id, self.means.clock.now_at(), self._in_hand, PAGE
-            )
+            found = await callback_lines.page(conn, self.endpoint.id, self.means.clock.now_at(), self._in_hand, PAGE)
         self._more = len(found) == PAGE
         self._queue.extend(found)
         self._in_hand.update(line.id for line in found)
 
     def _man(self) -> None:
-        # After a failure one try goes first; a dead endpoint costs one socket, not its whole share.
         if self.failures >= TIRED:
+            # One try of one notice tells whether the endpoint is back: a dead one costs one socket, not its share.
+            if self._queue and not self._workers and not self._probed:
+                self._probed = True
+                self._start(self._settle(self._queue.popleft()))
             return
-        width = self.means.terms(self.endpoint).rules.per_endpoint if self.failures == 0 else 1
+        width = self.means.terms(self.endpoint).rules.per_endpoint
         for _ in range(min(width - len(self._workers), len(self._queue))):
-            worker = asyncio.create_task(self._work(), name="callbacks")
-            self._workers.add(worker)
-            worker.add_done_callback(self._leave)
+            self._start(self._work())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        worker = asyncio.create_task(work, name="callback")
+        self._workers.add(worker)
+        worker.add_done_callback(self._leave)
 
     def _leave(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
         self._changed.set()
 
     async def _wait(self) -> None:
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), _FLUSH_S if self._taken or self._put_back else _LOOK_S)
-        except TimeoutError:
-            pass
         self._changed.clear()
 
     async def _work(self) -> None:
         while self._queue and self.failures < TIRED:
-            line = self._queue.popleft()
-            answer = await self._try(line)
-            if answer.taken:
-                self.failures = 0
-                self._taken.append(line.id)
-                metrics.callbacks_total.labels("taken").inc()
-            else:
-                self.failures += 1
-                rules = self.means.terms(self.endpoint).rules
-                verdict = next_try(line, answer, rules, self.means.clock.now_at(), self.means.chance())
-                self._put_back.append(verdict)
-                metrics.callbacks_total.labels("retried" if verdict.gave_up_at is None else "gave_up").inc()
-            # A worker that works alone wakes the line, which then flushes and may bring the others back.
-            if len(self._taken) + len(self._put_back) >= _FLUSH_AT or len(self._workers) == 1:
-                self._changed.set()
+            await self._settle(self._queue.popleft())
+
+    async def _settle(self, line: Line) -> None:
+        answer = await self._try(line)
+        if answer.taken:
+            self.failures = 0
+            self._taken.append(line.id)
+            metrics.callbacks_total.labels("taken").inc()
+        else:
+            self.failures += 1
+            rules = self.means.terms(self.endpoint).rules
+            verdict = next_try(line, answer, rules, self.means.clock.now_at(), self.means.chance())
+            self._put_back.append(verdict)
+            metrics.callbacks_total.labels("retried" if verdict.gave_up_at is None else "gave_up").inc()
+        if len(self._taken) + len(self._put_back) >= _FLUSH_AT or len(self._queue) == PAGE // 4:
+            self._changed.set()
 
     async def _try(self, line: Line) -> Answer:
         terms = self.means.terms(self.endpoint)

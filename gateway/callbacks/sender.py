@@ -7,6 +7,7 @@ it goes. Memory is bounded by the number of lines and the page of each, never by
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Final
 
 import asyncpg
@@ -72,10 +73,8 @@ class Sender:
         await listener.add_listener(CHANNEL, self._hear)
         while not self._rt.stopping.is_set():
             wait_s = await self._open_lines(listener)
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), wait_s)
-            except TimeoutError:
-                pass
             self._woken.clear()
             # Notices come in batches; several of them share one look.
             await asyncio.sleep(_PACE_S)
@@ -97,15 +96,12 @@ class Sender:
         return min(_LOOK_S, max(_PACE_S, wait_ms / 1000))
 
     def _open_line(self, endpoint: Endpoint) -> None:
-        # A tired endpoint is tried once more; another failure sends it back to rest, for longer.
-        line = EndpointLine(self._means, endpoint, failures=0)
-        before = self._failures.get(endpoint.id, 0)
-        task = asyncio.create_task(self._run_line(line, before), name=f"callbacks:{endpoint.id}")
+        line = EndpointLine(self._means, endpoint, self._failures.get(endpoint.id, 0))
+        task = asyncio.create_task(self._run_line(line), name=f"callbacks:{endpoint.id}")
         self._lines[endpoint.id] = (line, task)
 
-    async def _run_line(self, line: EndpointLine, failures_before: int) -> None:
+    async def _run_line(self, line: EndpointLine) -> None:
         endpoint_id = line.endpoint.id
-        line.resume(failures_before)
         try:
             await line.run(self._rt.stopping)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
@@ -141,10 +137,8 @@ class Sender:
         self._woken.set()
 
     async def _pause(self, seconds: float) -> None:
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._rt.stopping.wait(), seconds)
-        except TimeoutError:
-            pass
 
     async def _end_lines(self) -> None:
         tasks = [task for _, task in self._lines.values()]

@@ -46,7 +46,7 @@ def next_try(line: Line, answer: Answer, rules: CallbackRules, now_at: int, jitt
 
 
 def retry_after_ms(value: str | None, now_at: int) -> int | None:
-    """The wait that a Retry-After field asks for (seconds or an HTTP date, RFC 9110 section 10.2.3); None if unreadable."""
+    """The wait that Retry-After asks for (seconds or an HTTP date, RFC 9110 section 10.2.3); None if unreadable."""
     if value is None:
         return None
     text = value.strip()

@@ -53,7 +53,7 @@ CROSS JOIN LATERAL (
     ORDER BY i.sent_at DESC
     LIMIT {_CANDIDATES_PER_ID}
 ) AS c
-"""
+"""  # noqa: S608 - a number of ours
 # The lateral join makes PostgreSQL lock the rows in the order in which they are given.
 LOCK_MESSAGES: Final = f"""
 SELECT m.*
@@ -61,7 +61,7 @@ FROM unnest($1::date[], $2::uuid[]) AS w (day, id)
 CROSS JOIN LATERAL (
     SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.day = w.day AND m.id = w.id FOR UPDATE
 ) AS m
-"""
+"""  # noqa: S608 - column names of ours
 _JOIN = """
 UPDATE receipts r
 SET day = w.day, message_id = w.message_id, slot = w.slot, part = w.part, tries = r.tries + 1,
@@ -100,13 +100,15 @@ UPDATE receipts r SET next_try_at = $1
 FROM (
     SELECT o.id
     FROM (
-        SELECT id, provider, carrier_id FROM receipts
+        SELECT id, provider, carrier_id, recipient FROM receipts
         WHERE merged_at IS NULL AND message_id IS NULL AND carrier_id IS NOT NULL AND next_try_at > $1
         ORDER BY next_try_at
         LIMIT $2
     ) AS o
     CROSS JOIN LATERAL (
-        SELECT 1 FROM carrier_ids i WHERE i.provider = o.provider AND i.carrier_id = o.carrier_id AND i.sent_at >= $3
+        SELECT 1 FROM carrier_ids i
+        WHERE i.provider = o.provider AND i.carrier_id = o.carrier_id AND i.sent_at >= $3
+          AND right(i.recipient, 7) = right(o.recipient, 7)
         LIMIT 1
     ) AS c
 ) AS w
@@ -204,7 +206,7 @@ async def refold(
     written: list[tuple[Mapping[str, Any], int]] = []
     settled: list[tuple[Mapping[str, Any], Settled]] = []
     for row in rows:
-        over = cut_off or states.is_final(row["status"]) and row["status"] != states.FAILED
+        over = cut_off or (states.is_final(row["status"]) and row["status"] != states.FAILED)
         word = fold(facts[row["id"]], parts_expected(policy, row), cut_off=over)
         outcome = settle(row["status"], (row["error"] or {}).get("code"), word, cut_off=over)
         after = _after(row, word, outcome, now_at)
@@ -307,9 +309,7 @@ async def _look_later(
     messages: Mapping[UUID, Mapping[str, Any]],
     now_at: int,
 ) -> None:
-    lost = sorted(
-        rid for rid in batch.rows if rid not in batch.found or batch.found[rid].message_id not in messages
-    )
+    lost = sorted(rid for rid in batch.rows if rid not in batch.found or batch.found[rid].message_id not in messages)
     if lost:
         looks = [now_at + next_look_ms(now_at - batch.rows[rid]["received_at"]) for rid in lost]
         await conn.execute(_LOOK_LATER, lost, looks)

@@ -1,0 +1,113 @@
+"""The gauges that the delivery role keeps for the whole installation (contract section 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.delivery.pacing import repeat
+from gateway.domain import states
+from gateway.ledger import callback_lines, depths
+from gateway.runtime import Runtime
+from gateway.telemetry import metrics
+from scheduler.core.asks import IndexReport, LineReport
+
+QUEUES_S: Final = 5.0
+LINES_S: Final = 5.0
+AGES_S: Final = 15.0
+COVERAGE_S: Final = 60.0
+LARGEST: Final = 20
+
+
+class Gauges:
+    """Reads depths and ages and shows them; a store that is away leaves the last values."""
+
+    def __init__(self, rt: Runtime) -> None:
+        self._rt = rt
+
+    async def run(self) -> None:
+        """Work until the role stops."""
+        stopping = self._rt.stopping
+        async with asyncio.TaskGroup() as group:
+            group.create_task(repeat("queue_gauges", stopping, self.queues))
+            group.create_task(repeat("line_gauges", stopping, self.lines))
+            group.create_task(repeat("age_gauges", stopping, self.ages))
+            group.create_task(repeat("coverage_gauge", stopping, self.coverage))
+
+    async def queues(self) -> float:
+        """Depth and age of what waits in the index."""
+        show_queues(await self._rt.scheduler.report())
+        return QUEUES_S
+
+    async def lines(self) -> float:
+        """The receipt inbox and the callback lines."""
+        async with self._rt.pool.acquire() as conn:
+            found = await depths.inbox(conn)
+            owed, owed_since = await callback_lines.backlog(conn)
+        metrics.receipt_inbox_depth.set(found.rows)
+        metrics.receipt_inbox_oldest_seconds.set(self._age_s(found.oldest_at))
+        metrics.callback_backlog.set(owed)
+        metrics.callback_oldest_seconds.set(self._age_s(owed_since))
+        return LINES_S
+
+    async def ages(self) -> float:
+        """The oldest message of each status that is not final."""
+        async with self._rt.pool.acquire() as conn:
+            oldest = await depths.oldest_by_status(conn)
+        for status in sorted(states.OPEN):
+            metrics.messages_oldest_seconds.labels(status).set(self._age_s(oldest.get(status)))
+        return AGES_S
+
+    async def coverage(self) -> float:
+        """Receipts per provider."""
+        async with self._rt.pool.acquire() as conn:
+            shares = await depths.coverage(conn, self._rt.clock.now_at())
+        for provider, share in shares.items():
+            metrics.receipt_coverage_ratio.labels(provider).set(share)
+        return COVERAGE_S
+
+    def _age_s(self, since_at: int | None) -> float:
+        return 0.0 if since_at is None else max(0, self._rt.clock.now_at() - since_at) / 1000
+
+
+def show_queues(report: IndexReport) -> None:
+    """Put a report of the index into the gauges; what waits no more disappears."""
+    for gauge in (metrics.queue_depth, metrics.queue_age_seconds, metrics.oldest_unserved_flow_seconds):
+        gauge.clear()
+    unserved: dict[str, int] = {}
+    for (provider, class_name), line in report.lines.items():
+        metrics.queue_depth.labels(class_name, provider).set(line.depth + line.leased)
+        _show_ages(class_name, provider, line)
+        unserved[class_name] = max(unserved.get(class_name, 0), line.unserved_ms)
+    for class_name, waited_ms in unserved.items():
+        metrics.oldest_unserved_flow_seconds.labels(class_name).set(waited_ms / 1000)
+    metrics.tenant_queue_depth.clear()
+    for tenant, waiting in _largest(report.tenants):
+        metrics.tenant_queue_depth.labels(tenant).set(waiting)
+    _show_scopes(report)
+
+
+def _show_ages(class_name: str, provider: str, line: LineReport) -> None:
+    for quantile, age_ms in (("0.5", line.median_ms), ("0.95", line.p95_ms), ("1", line.oldest_ms)):
+        metrics.queue_age_seconds.labels(class_name, provider, quantile).set(age_ms / 1000)
+
+
+def _show_scopes(report: IndexReport) -> None:
+    by_kind: dict[str, dict[str, int]] = {}
+    for (kind, name), scope in report.scopes.items():
+        by_kind.setdefault(kind, {})[name] = scope.waiting
+    metrics.destination_queue_depth.clear()
+    for name, waiting in _largest(by_kind.get("destination", {})):
+        metrics.destination_queue_depth.labels(name).set(waiting)
+    metrics.route_queue_depth.clear()
+    for name, waiting in by_kind.get("route", {}).items():
+        metrics.route_queue_depth.labels(name).set(waiting)
+    metrics.application_queue_depth.clear()
+    for name, waiting in _largest(by_kind.get("application", {})):
+        tenant, _, application = name.partition("/")
+        metrics.application_queue_depth.labels(tenant, application).set(waiting)
+
+
+def _largest(waiting: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(waiting.items(), key=lambda one: (-one[1], one[0]))[:LARGEST]

@@ -1,0 +1,34 @@
+"""A loop of the delivery role: one round after the other until the role stops, whatever the stores do meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import asyncpg
+
+from gateway.logs import get
+from scheduler.store.scheduler import IndexUnavailable
+
+STORES_AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, IndexUnavailable)
+_AWAY_S = 1.0
+
+log = get(__name__)
+
+
+async def repeat(name: str, stopping: asyncio.Event, turn: Callable[[], Awaitable[float]]) -> None:
+    """Run `turn` again and again; it returns the seconds until its next. A store that is away costs one second."""
+    while not stopping.is_set():
+        try:
+            pause_s = await turn()
+        except STORES_AWAY as error:
+            log.warning("delivery_turn_failed", turn=name, cause=type(error).__name__)
+            pause_s = _AWAY_S
+        await pause(stopping, pause_s)
+
+
+async def pause(stopping: asyncio.Event, seconds: float) -> None:
+    """Sleep, but not beyond the role's end."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stopping.wait(), seconds)

@@ -1,0 +1,44 @@
+"""Releases what has become due back into the queue, paced, so that a common hour is no flood (design section 3)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.delivery.outbox import hand_over
+from gateway.delivery.pacing import repeat
+from gateway.ledger.promotions import next_due_at, promote_due
+from gateway.runtime import Runtime
+from gateway.telemetry import metrics
+
+LOOK_S: Final = 0.5
+NEAR_S: Final = 0.01
+# With rounds of 500 messages: at most 5,000 a second.
+PACE_S: Final = 0.1
+
+
+class Promoter:
+    """The due table's way into the queue."""
+
+    def __init__(self, rt: Runtime) -> None:
+        self._rt = rt
+
+    async def run(self) -> None:
+        """Work until the role stops."""
+        await repeat("promoter", self._rt.stopping, self.turn)
+
+    async def turn(self) -> float:
+        """Promote one round; returns the seconds until the next."""
+        rt = self._rt
+        now_at = rt.clock.now_at()
+        async with rt.pool.acquire() as conn:
+            promoted = await promote_due(conn, rt.policies.current, rt.pepper, now_at)
+            next_at = None if promoted.full else await next_due_at(conn, now_at)
+        await hand_over(rt, promoted.outbox_id, promoted.entries)
+        if not promoted.busy:
+            lag_ms = 0 if promoted.oldest_at is None else now_at - promoted.oldest_at
+            metrics.sweep_lag_seconds.labels("promoter").set(max(0, lag_ms) / 1000)
+        if promoted.full:
+            return PACE_S
+        if next_at is None:
+            return LOOK_S
+        return min(LOOK_S, max(NEAR_S, (next_at - now_at) / 1000))

@@ -1,0 +1,128 @@
+"""Fills the index again from the ledger when it was lost, OTP first (design section 2, "Redis a rebuildable index")."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+import asyncpg
+
+from gateway.admission.flows import entry_of
+from gateway.delivery.pacing import repeat
+from gateway.ledger.connect import connect
+from gateway.ledger.rebuild import (
+    all_tenants,
+    queued_of_class,
+    queued_of_line,
+    queued_of_others,
+    rebuilder,
+)
+from gateway.logs import get
+from gateway.policy.rules.snapshot import Policy
+from gateway.policy.rules.tuning import tuning_of
+from gateway.runtime import Runtime
+from scheduler.core.records import Entry
+
+LOOK_S: Final = 0.5
+_SLICE: Final = 500
+
+log = get(__name__)
+
+
+class Rebuilder:
+    """Keeps the index in step with the policy, and rebuilds it under a lock when its epoch is gone."""
+
+    def __init__(self, rt: Runtime) -> None:
+        self._rt = rt
+        self._tuned: Policy | None = None
+
+    async def run(self) -> None:
+        """Work until the role stops."""
+        await repeat("rebuild", self._rt.stopping, self.turn)
+
+    async def turn(self) -> float:
+        """One look: rebuild what was lost, and tell the index of a new policy."""
+        if await self._rt.scheduler.epoch_state() != "ready":
+            await self.rebuild()
+        policy = self._rt.policies.current
+        if policy is not self._tuned:
+            await self._rt.scheduler.tune(tuning_of(policy))
+            self._tuned = policy
+        return LOOK_S
+
+    async def rebuild(self) -> bool:
+        """Rebuild the whole index unless another process is at it; returns whether this one did."""
+        conn = await connect(self._rt.settings.database_url)
+        try:
+            async with rebuilder(conn) as won:
+                # `loading` without a holder of the lock is a rebuild whose process died: begin anew.
+                if not won or await self._rt.scheduler.epoch_state() == "ready":
+                    return False
+                await self._fill(conn)
+                return True
+        finally:
+            await conn.close(timeout=5)
+
+    async def reload_line(self, provider: str, class_name: str) -> int:
+        """Rebuild one line alone; returns how many messages it got."""
+        conn = await connect(self._rt.settings.database_url)
+        try:
+            async with rebuilder(conn) as won:
+                if not won:
+                    return 0
+                names = await all_tenants(conn)
+                await self._rt.scheduler.drop_line(provider, class_name)
+                count = 0
+                async for page in queued_of_line(conn, provider, class_name):
+                    entries = self._entries(page, names)
+                    for start in range(0, len(entries), _SLICE):
+                        await self._rt.scheduler.enqueue(uuid4().bytes, entries[start : start + _SLICE])
+                    count += len(entries)
+                return count
+        finally:
+            await conn.close(timeout=5)
+
+    async def _fill(self, conn: asyncpg.Connection[Any]) -> None:
+        began = time.monotonic()
+        scheduler, policy = self._rt.scheduler, self._rt.policies.current
+        # The epoch goes to `loading` before the first row is read: nothing can enter beside the rebuild.
+        epoch = await scheduler.begin_rebuild()
+        await scheduler.tune(tuning_of(policy))
+        self._tuned = policy
+        names = await all_tenants(conn)
+        count = 0
+        for class_name in _in_order(policy):
+            count += await self._load(epoch, queued_of_class(conn, class_name), names)
+            await scheduler.open_class(epoch, class_name)
+            log.info("index_class_open", traffic_class=class_name, messages=count, after_s=_since(began))
+        count += await self._load(epoch, queued_of_others(conn, list(policy.classes)), names)
+        await scheduler.finish_rebuild(epoch)
+        log.warning("index_rebuilt", messages=count, took_s=_since(began))
+
+    async def _load(self, epoch: Any, pages: AsyncIterator[list[asyncpg.Record]], names: Mapping[int, str]) -> int:
+        count = 0
+        async for page in pages:
+            entries = self._entries(page, names)
+            for start in range(0, len(entries), _SLICE):
+                await self._rt.scheduler.load(epoch, entries[start : start + _SLICE])
+                # Receipts and callbacks of this process go on meanwhile.
+                await asyncio.sleep(0)
+            count += len(entries)
+        return count
+
+    def _entries(self, rows: Sequence[Mapping[str, Any]], names: Mapping[int, str]) -> list[Entry]:
+        policy, pepper = self._rt.policies.current, self._rt.pepper
+        return [entry_of(policy, pepper, names.get(row["tenant_id"], ""), row) for row in rows]
+
+
+def _in_order(policy: Policy) -> list[str]:
+    """Class names as they are opened: OTP first, then by weight."""
+    ordered = sorted(policy.classes.values(), key=lambda one: (one.name != "otp", -one.weight, one.name))
+    return [one.name for one in ordered]
+
+
+def _since(began_mono: float) -> float:
+    return round(time.monotonic() - began_mono, 3)

@@ -1,0 +1,42 @@
+"""The delivery role: receipts merged, callbacks sent, deadlines swept, due work promoted, the index kept whole."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.callbacks.client import Client
+from gateway.callbacks.sender import Sender
+from gateway.delivery.drift import DriftCheck
+from gateway.delivery.gauges import Gauges
+from gateway.delivery.promoter import Promoter
+from gateway.delivery.rebuild import Rebuilder
+from gateway.delivery.sweeps import Sweeper
+from gateway.logs import get
+from gateway.receipts.merger import Merger
+from gateway.runtime import Runtime
+
+log = get(__name__)
+
+
+async def run(rt: Runtime) -> None:
+    """Work until `rt.stopping` is set; returns once what was in hand is written."""
+    rebuilder = Rebuilder(rt)
+    async with Client() as client:
+        parts = {
+            "receipts": Merger(rt).run(),
+            "callbacks": Sender(rt, client).run(),
+            "sweeps": Sweeper(rt).run(),
+            "promoter": Promoter(rt).run(),
+            "rebuild": rebuilder.run(),
+            "drift": DriftCheck(rt, rebuilder).run(),
+            "gauges": Gauges(rt).run(),
+        }
+        tasks = [rt.spawn(work, name) for name, work in parts.items()]
+        log.info("delivery_started")
+        await rt.stopping.wait()
+        _, late = await asyncio.wait(tasks, timeout=10.0)
+        for task in late:
+            log.warning("delivery_part_cut_off", part=task.get_name())
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+    log.info("delivery_stopped")

@@ -1,0 +1,123 @@
+"""The sweeps of the delivery role: deadlines, doubt, cut-off, outbox, the dead, the house (design section 4)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import asyncpg
+
+from gateway.delivery.outbox import hand_over, sweep_outbox
+from gateway.delivery.pacing import repeat
+from gateway.ledger import owners, sweeps
+from gateway.ledger.outcomes import Bench
+from gateway.ledger.sweeps import Swept
+from gateway.logs import get
+from gateway.policy.rules.snapshot import Policy
+from gateway.runtime import Runtime
+from gateway.telemetry import metrics
+
+# The deadline sweep looks at least this often; a deadline in between wakes it (I17: recorded within a second).
+LOOK_S: Final = 0.5
+NEAR_S: Final = 0.02
+DAYS_AHEAD: Final = 7
+_DEAD_S: Final = 2.0
+_OUTBOX_S: Final = 1.0
+_HOUSE_S: Final = 30.0
+SILENT_MS: Final = 60_000
+_KEEP_PROCESSES_MS: Final = 7 * 86_400_000
+_KEEP_GIVEN_UP_MS: Final = 14 * 86_400_000
+
+Sweep = Callable[[asyncpg.Connection[Any], Policy, int], Awaitable[Swept]]
+
+log = get(__name__)
+
+
+class Sweeper:
+    """All sweeps of one process; each loop lives until the role stops."""
+
+    def __init__(self, rt: Runtime) -> None:
+        self._rt = rt
+        self._silent: dict[int, int] = {}
+
+    async def run(self) -> None:
+        """Work until the role stops."""
+        stopping = self._rt.stopping
+        async with asyncio.TaskGroup() as group:
+            group.create_task(repeat("deadlines", stopping, self.deadlines))
+            group.create_task(repeat("outbox", stopping, self.outbox))
+            group.create_task(repeat("dead_owners", stopping, self.dead_owners))
+            group.create_task(repeat("house", stopping, self.house))
+
+    async def deadlines(self) -> float:
+        """One look at everything that a deadline ends; returns the seconds until the next."""
+        # A clock in doubt must not end anything (design section 3, Clocks).
+        if self._rt.clock.doubtful:
+            return LOOK_S
+        async with self._rt.pool.acquire() as conn:
+            full = await self._sweep(conn, "expiry", sweeps.expire_due)
+            full |= await self._sweep(conn, "doubt", sweeps.end_doubt)
+            full |= await self._sweep(conn, "cutoff", sweeps.cut_receipts_off)
+            if full:
+                return 0.0
+            now_at = self._rt.clock.now_at()
+            next_at = await sweeps.next_due_at(conn, now_at)
+        if next_at is None:
+            return LOOK_S
+        return min(LOOK_S, max(NEAR_S, (next_at - now_at) / 1000))
+
+    async def outbox(self) -> float:
+        """Repeat what was left in the outbox."""
+        async with self._rt.pool.acquire() as conn:
+            more = await sweep_outbox(self._rt, conn, self._rt.clock.now_at())
+        return 0.0 if more else _OUTBOX_S
+
+    async def dead_owners(self) -> float:
+        """Close the claims of dead egress processes and put what may go again back into the queue."""
+        rt = self._rt
+        bench = Bench(rt.policies.current, rt.pepper, rt.clock.now_at(), random.random)
+        async with rt.pool.acquire() as conn:
+            burial = await owners.close_dead(conn, bench, 0)
+        for stored in burial.stored:
+            await hand_over(rt, stored.outbox_id, stored.entries)
+        if burial.owners:
+            log.warning("dead_owners_closed", owners=burial.owners)
+        return _DEAD_S
+
+    async def house(self) -> float:
+        """Partitions ahead, and bounded deletes of what nobody can ask for any more."""
+        rt = self._rt
+        now_at = rt.clock.now_at()
+        async with rt.pool.acquire() as conn:
+            if not rt.clock.doubtful:
+                ahead = await sweeps.keep_partitions(conn, now_at, DAYS_AHEAD)
+                metrics.partitions_ahead_days.set(ahead)
+            await self._end_silent(conn, now_at)
+            retention_ms = rt.policies.current.receipts.inbox_retention_ms
+            deleted = await sweeps.forget_idempotency(conn, now_at)
+            deleted = max(deleted, await sweeps.forget_receipts(conn, now_at - retention_ms))
+            deleted = max(deleted, await sweeps.forget_callbacks(conn, now_at - _KEEP_GIVEN_UP_MS))
+            await sweeps.forget_processes(conn, now_at - _KEEP_PROCESSES_MS)
+        return 1.0 if deleted >= sweeps.DELETE_BATCH else _HOUSE_S
+
+    async def _end_silent(self, conn: asyncpg.Connection[Any], now_at: int) -> None:
+        # Twice the same silence: after an outage of the ledger everybody looks silent for a moment.
+        silent = await sweeps.silent_processes(conn, now_at - SILENT_MS)
+        still = {pid: beat for pid, beat in silent.items() if self._silent.get(pid) == beat}
+        still.pop(self._rt.process_id, None)
+        ended = await sweeps.end_processes(conn, still, now_at)
+        if ended:
+            log.warning("silent_processes_ended", count=ended)
+        self._silent = silent
+
+    async def _sweep(self, conn: asyncpg.Connection[Any], name: str, sweep: Sweep) -> bool:
+        now_at = self._rt.clock.now_at()
+        swept = await sweep(conn, self._rt.policies.current, now_at)
+        if not swept.busy:
+            lag_ms = 0 if swept.oldest_at is None else max(0, now_at - swept.oldest_at)
+            metrics.sweep_lag_seconds.labels(name).set(lag_ms / 1000)
+        for expired in swept.expired:
+            metrics.expired_total.labels(expired.class_name, expired.cause, expired.stage).inc()
+        return swept.full

@@ -1,0 +1,262 @@
+"""Sweeps: what time alone brings about, in bounded, idempotent batches (design section 4).
+
+Each function runs inside one transaction of its own and takes the lock of its sweep, so that one process at a time
+does it; a sweep that finds the lock taken reports `busy` and has done nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import asyncpg
+
+from gateway.domain import outcomes, states
+from gateway.domain.outcomes import Change
+from gateway.ledger.callback_lines import add_events
+from gateway.ledger.claims import WIN_EXPIRY, Expired, expire_messages
+from gateway.ledger.merges import lock_messages, refold
+from gateway.ledger.outcomes import store_changes
+from gateway.policy.rules.snapshot import Policy
+
+ROUND: Final = 2_000
+# So many due rows are looked at to find the OTPs among them first.
+_LOOK: Final = 10_000
+DELETE_BATCH: Final = 5_000
+
+_TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))"
+_DUE = """
+SELECT m.day, m.id, m.class, m.status, m.sweep_at
+FROM messages m
+WHERE m.sweep_at <= $1 AND m.status = ANY ($2::text[])
+  AND NOT EXISTS (
+      SELECT FROM attempts a WHERE a.day = m.day AND a.id = m.id AND a.slot = m.next_slot AND a.outcome IS NULL
+  )
+ORDER BY m.sweep_at
+LIMIT $3
+"""
+_NEXT = "SELECT min(sweep_at) FROM messages WHERE sweep_at > $1"
+_DUE_KINDS = """
+DELETE FROM due d USING unnest($1::date[], $2::uuid[]) AS w (day, id) WHERE d.day = w.day AND d.id = w.id
+RETURNING d.id, d.kind
+"""
+_OLD_OUTBOX = "SELECT id, created_at, payload FROM outbox WHERE created_at <= $1 ORDER BY created_at LIMIT $2"
+_FORGET_IDEMPOTENCY = """
+DELETE FROM idempotency i
+USING (SELECT tenant_id, endpoint, key FROM idempotency WHERE keep_until <= $1 ORDER BY keep_until LIMIT $2) AS o
+WHERE i.tenant_id = o.tenant_id AND i.endpoint = o.endpoint AND i.key = o.key
+"""
+# Row ids rise with the time of arrival, so the oldest are found without an index on it.
+_FORGET_RECEIPTS = """
+DELETE FROM receipts
+WHERE id IN (
+    SELECT id FROM (SELECT id, received_at FROM receipts ORDER BY id LIMIT $2) AS oldest WHERE received_at < $1
+)
+"""
+_FORGET_CALLBACKS = """
+DELETE FROM callbacks
+WHERE id IN (SELECT id FROM callbacks WHERE gave_up_at < $1 ORDER BY id LIMIT $2)
+"""
+_PARTITION_DAYS = """
+SELECT max(to_date(right(c.relname, 8), 'YYYYMMDD'))
+FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = $1::regclass
+"""
+_SILENT = "SELECT id, heartbeat_at FROM processes WHERE ended_at IS NULL AND heartbeat_at < $1"
+# An egress process lives as long as it holds its own lock, however silent it is.
+_END_SILENT = """
+UPDATE processes p SET ended_at = $3
+FROM unnest($1::bigint[], $2::bigint[]) AS w (id, heartbeat_at)
+WHERE p.id = w.id AND p.heartbeat_at = w.heartbeat_at AND p.ended_at IS NULL
+  AND (p.role <> 'egress' OR pg_try_advisory_xact_lock(hashtextextended('sluicegate.owner:' || p.id, 0)))
+"""
+_FORGET_PROCESSES = """
+DELETE FROM processes p
+WHERE p.ended_at < $1 AND NOT EXISTS (SELECT FROM attempts a WHERE a.outcome IS NULL AND a.owner_id = p.id)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one round came to. `oldest_at`: the due time of what waited longest (UTC ms)."""
+
+    found: int = 0
+    oldest_at: int | None = None
+    expired: tuple[Expired, ...] = ()
+    busy: bool = False
+
+    @property
+    def full(self) -> bool:
+        """Whether more is likely to be due."""
+        return self.found >= ROUND
+
+
+async def expire_due(conn: asyncpg.Connection[Any], policy: Policy, now_at: int) -> Swept:
+    """Expire what waits and is out of time, OTP first; messages whose submit is under way stay as they are."""
+    async with conn.transaction():
+        if not await conn.fetchval(_TRY_LOCK, "sluicegate.sweep.expiry"):
+            return Swept(busy=True)
+        due = await conn.fetch(_DUE, now_at, [states.QUEUED, states.SCHEDULED], _LOOK)
+        if not due:
+            return Swept()
+        chosen = sorted(due, key=lambda row: (row["class"] != "otp", row["sweep_at"]))[:ROUND]
+        keys = sorted((row["day"], row["id"]) for row in chosen)
+        scheduled = {row["id"] for row in chosen if row["status"] == states.SCHEDULED}
+        expired = await expire_messages(conn, policy, [key for key in keys if key[1] not in scheduled], None, now_at)
+        kinds = await _drop_due(conn, keys)
+        expired += await _expire_scheduled(conn, policy, [key for key in keys if key[1] in scheduled], kinds, now_at)
+        return Swept(len(chosen), min(row["sweep_at"] for row in due), tuple(expired))
+
+
+async def end_doubt(conn: asyncpg.Connection[Any], policy: Policy, now_at: int) -> Swept:
+    """Fail what stayed in doubt beyond the last useful moment as `outcome_unknown`; a later receipt corrects it."""
+    async with conn.transaction():
+        due, rows = await _take_due(conn, "sluicegate.sweep.doubt", states.UNCONFIRMED, now_at)
+        changes = [(row, _doubt_fails(row, now_at)) for row in rows]
+        changed = await store_changes(conn, changes)
+        event = outcomes.EVENTS[states.FAILED]
+        await add_events(conn, policy, [(row, event) for row in changed], now_at)
+        return due
+
+
+async def cut_receipts_off(conn: asyncpg.Connection[Any], policy: Policy, now_at: int) -> Swept:
+    """Decide messages whose wait for receipts is over: by what the network said so far, else `unknown`."""
+    async with conn.transaction():
+        due, rows = await _take_due(conn, "sluicegate.sweep.cutoff", states.SENT, now_at)
+        await refold(conn, policy, rows, now_at, cut_off=True)
+        return due
+
+
+async def next_due_at(conn: asyncpg.Connection[Any], now_at: int) -> int | None:
+    """When the next message must be looked at (UTC ms)."""
+    found: int | None = await conn.fetchval(_NEXT, now_at)
+    return found
+
+
+async def old_outbox(conn: asyncpg.Connection[Any], before_at: int, limit: int) -> list[asyncpg.Record]:
+    """Outbox rows that should have been enqueued long ago: id, created_at, payload."""
+    rows: list[asyncpg.Record] = await conn.fetch(_OLD_OUTBOX, before_at, limit)
+    return rows
+
+
+async def forget_idempotency(conn: asyncpg.Connection[Any], now_at: int) -> int:
+    """Delete idempotency rows that nobody can ask for any more; returns how many."""
+    return _count(await conn.execute(_FORGET_IDEMPOTENCY, now_at, DELETE_BATCH))
+
+
+async def forget_receipts(conn: asyncpg.Connection[Any], before_at: int) -> int:
+    """Delete inbox rows received before an instant; returns how many."""
+    return _count(await conn.execute(_FORGET_RECEIPTS, before_at, DELETE_BATCH))
+
+
+async def forget_callbacks(conn: asyncpg.Connection[Any], before_at: int) -> int:
+    """Delete callbacks given up before an instant; returns how many."""
+    return _count(await conn.execute(_FORGET_CALLBACKS, before_at, DELETE_BATCH))
+
+
+async def keep_partitions(conn: asyncpg.Connection[Any], now_at: int, days_ahead: int) -> int:
+    """Make the partitions of the coming days; returns for how many days from today they exist."""
+    today = datetime.fromtimestamp(now_at / 1000, UTC).date()
+    await conn.execute("SELECT ensure_partitions($1, $2)", today, days_ahead)
+    last: date | None = await conn.fetchval(_PARTITION_DAYS, "messages")
+    return -1 if last is None else (last - today) // timedelta(days=1)
+
+
+async def silent_processes(conn: asyncpg.Connection[Any], before_at: int) -> dict[int, int]:
+    """Processes without an end whose heartbeat is older than an instant: id -> heartbeat_at."""
+    return {row["id"]: row["heartbeat_at"] for row in await conn.fetch(_SILENT, before_at)}
+
+
+async def end_processes(conn: asyncpg.Connection[Any], silent: Mapping[int, int], now_at: int) -> int:
+    """Write the end of processes whose heartbeat has not moved; returns how many."""
+    if not silent:
+        return 0
+    return _count(await conn.execute(_END_SILENT, list(silent), list(silent.values()), now_at))
+
+
+async def forget_processes(conn: asyncpg.Connection[Any], before_at: int) -> int:
+    """Delete rows of processes that ended before an instant and hold no claim; returns how many."""
+    return _count(await conn.execute(_FORGET_PROCESSES, before_at))
+
+
+async def _take_due(
+    conn: asyncpg.Connection[Any], lock: str, status: str, now_at: int
+) -> tuple[Swept, list[asyncpg.Record]]:
+    if not await conn.fetchval(_TRY_LOCK, lock):
+        return Swept(busy=True), []
+    due = await conn.fetch(_DUE, now_at, [status], ROUND)
+    if not due:
+        return Swept(), []
+    locked = await lock_messages(conn, sorted((row["day"], row["id"]) for row in due))
+    rows = [row for row in locked.values() if row["status"] == status and (row["sweep_at"] or now_at + 1) <= now_at]
+    return Swept(len(due), due[0]["sweep_at"]), rows
+
+
+async def _drop_due(conn: asyncpg.Connection[Any], keys: Sequence[tuple[date, UUID]]) -> dict[UUID, str]:
+    rows = await conn.fetch(_DUE_KINDS, [day for day, _ in keys], [message_id for _, message_id in keys])
+    return {row["id"]: row["kind"] for row in rows}
+
+
+async def _expire_scheduled(
+    conn: asyncpg.Connection[Any],
+    policy: Policy,
+    keys: Sequence[tuple[date, UUID]],
+    kinds: Mapping[UUID, str],
+    now_at: int,
+) -> list[Expired]:
+    if not keys:
+        return []
+    locked = await lock_messages(conn, keys)
+    rows = [row for row in locked.values() if row["status"] == states.SCHEDULED and row["submit_by"] <= now_at]
+    won = await conn.fetch(
+        WIN_EXPIRY,
+        [row["day"] for row in rows],
+        [row["id"] for row in rows],
+        [row["next_slot"] for row in rows],
+        None,
+        now_at,
+    )
+    winners = {row["id"] for row in won}
+    changes = [(row, _scheduled_expires(row, kinds.get(row["id"]), now_at)) for row in rows if row["id"] in winners]
+    changed = await store_changes(conn, changes)
+    await add_events(conn, policy, [(row, outcomes.EVENTS[states.EXPIRED]) for row in changed], now_at)
+    return [Expired(row["class"], row["expiry"]["cause"], row["expiry"]["stage"]) for row in changed]
+
+
+def _scheduled_expires(row: Mapping[str, Any], kind: str | None, now_at: int) -> Change:
+    cause = "wait_budget" if row["submit_by"] < row["expires_at"] else "ttl"
+    if kind == "send_window" and row["expires_at"] <= now_at:
+        cause = "send_window"
+    return _ended(row, states.EXPIRED, row["error"], {"at": now_at, "cause": cause, "stage": "scheduled"}, now_at)
+
+
+def _doubt_fails(row: Mapping[str, Any], now_at: int) -> Change:
+    return _ended(row, states.FAILED, {"code": outcomes.OUTCOME_UNKNOWN, "permanent": False}, None, now_at)
+
+
+def _ended(
+    row: Mapping[str, Any],
+    status: str,
+    error: Mapping[str, Any] | None,
+    expiry: Mapping[str, Any] | None,
+    now_at: int,
+) -> Change:
+    return Change(
+        outcome=outcomes.CLOSED,
+        status=status,
+        next_slot=row["next_slot"],
+        attempts_spent=row["attempts_spent"],
+        submit_begun=row["submit_begun"],
+        possible_duplicate=row["possible_duplicate"],
+        error=error,
+        expiry=expiry,
+        sweep_at=None,
+        final_at=now_at,
+    )
+
+
+def _count(done: str) -> int:
+    return int(done.rpartition(" ")[2] or 0)

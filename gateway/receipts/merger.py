@@ -1,0 +1,84 @@
+"""The merge loop: woken by new receipts, by newly committed carrier ids, and by the clock for those still unmatched."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Final
+
+import asyncpg
+
+from gateway.ledger.connect import connect
+from gateway.ledger.merges import BATCH, CHANNEL, Merged, merge_batch, wake_waiting
+from gateway.logs import get
+from gateway.runtime import Runtime
+from gateway.telemetry import metrics
+
+# Unmatched receipts younger than ten seconds are looked at again this often (design section 4).
+_LOOK_S: Final = 0.2
+# Egress hurries the receipts of new carrier ids; this finds those whose egress died between the commit and the hurry.
+_JOIN_EVERY_S: Final = 5.0
+_JOIN_BACK_MS: Final = 3_600_000
+_BUSY_S: Final = 0.5
+# Receipts that come one by one share a transaction: a little patience, well below what a tenant notices.
+_GATHER_S: Final = 0.02
+
+log = get(__name__)
+
+
+class Merger:
+    """Merges receipts until the role stops."""
+
+    def __init__(self, rt: Runtime) -> None:
+        self._rt = rt
+        self._woken = asyncio.Event()
+        self._joined_mono = 0.0
+
+    async def run(self) -> None:
+        """Works until the role stops; a lost database connection is taken up again."""
+        while not self._rt.stopping.is_set():
+            conn: asyncpg.Connection[Any] | None = None
+            try:
+                conn = await connect(self._rt.settings.database_url)
+                await conn.add_listener(CHANNEL, lambda *_: self._woken.set())
+                await self._serve(conn)
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+                log.warning("merge_lost_ledger", cause=type(error).__name__)
+                await self._pause(1.0)
+            finally:
+                if conn is not None:
+                    conn.terminate()
+
+    async def _serve(self, conn: asyncpg.Connection[Any]) -> None:
+        while not self._rt.stopping.is_set():
+            self._woken.clear()
+            await self._join_late(conn)
+            outcome = await merge_batch(conn, self._rt.policies.current, self._rt.clock.now_at())
+            self._measure(outcome)
+            if outcome.looked_at < BATCH:
+                await self._sleep(_BUSY_S if outcome.busy else _LOOK_S)
+
+    async def _join_late(self, conn: asyncpg.Connection[Any]) -> None:
+        """A carrier id committed long after its receipt came joins it soon, whatever the back-off says."""
+        now_mono = self._rt.clock.now_mono()
+        if now_mono - self._joined_mono < _JOIN_EVERY_S:
+            return
+        self._joined_mono = now_mono
+        now_at = self._rt.clock.now_at()
+        await wake_waiting(conn, now_at, now_at - _JOIN_BACK_MS)
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._woken.wait(), seconds)
+        except TimeoutError:
+            return
+        await asyncio.sleep(_GATHER_S)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._rt.stopping.wait(), seconds)
+
+    @staticmethod
+    def _measure(outcome: Merged) -> None:
+        for provider, delay_ms in outcome.finals:
+            metrics.receipt_delay_seconds.labels(provider).observe(delay_ms / 1000)
