@@ -160,6 +160,11 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def hold_reading(self, held: bool) -> None:
+        """Stops reading, or goes on: a peer under test that hangs."""
+        if self._transport is not None and not self._transport.is_closing():
+            (self._transport.pause_reading if held else self._transport.resume_reading)()
+
     async def wait_closed(self) -> None:
         """Returns once the socket is closed."""
         await self._gone.wait()

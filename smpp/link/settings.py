@@ -55,14 +55,15 @@ class LinkLost(Exception):
 class LinkHandler(Protocol):
     """Who uses the link. All are called on the event loop and must not block; an exception is reported, not raised.
 
-    PDUs are typed Any so that a handler may name just those that its side of the link can meet: an ESME that only
-    submits meets SubmitSmResp and GenericNack as responses, DeliverSm, DataSm and AlertNotification as requests.
+    Tokens and PDUs are typed Any so that a handler may name its own tokens, and just those PDUs that its side of the
+    link can meet: an ESME that only submits meets SubmitSmResp and GenericNack as responses, DeliverSm, DataSm and
+    AlertNotification as requests.
     """
 
-    def answered(self, token: object, response: Any, late: bool) -> None:
+    def answered(self, token: Any, response: Any, late: bool) -> None:
         """A response (or generic_nack) for the request with this token; `late` after its `timed_out`."""
 
-    def timed_out(self, token: object) -> None:
+    def timed_out(self, token: Any) -> None:
         """No response in time. The link stays; a later response comes as answered(late=True)."""
 
     def requested(self, pdu: Any) -> None:
@@ -71,7 +72,7 @@ class LinkHandler(Protocol):
     def room(self) -> None:
         """Window space came free or the socket takes octets again."""
 
-    def lost(self, tokens: list[tuple[object, bool]], reason: str) -> None:
+    def lost(self, tokens: list[tuple[Any, bool]], reason: str) -> None:
         """The link ended, whatever ended it; called exactly once per connection.
 
         Every unanswered token comes back with `written`: False only when no octet of it can have left.

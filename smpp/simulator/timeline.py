@@ -1,0 +1,55 @@
+"""Calls that are due later, on one timer of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+
+class Timeline:
+    """Keeps (moment, call) pairs; equal moments run in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._due: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._numbers = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def after(self, delay_s: float, call: Callable[..., None], *arguments: Any) -> None:
+        """Runs `call(*arguments)` in `delay_s` seconds; at once when that is not positive."""
+        if self._stopped:
+            return
+        if delay_s <= 0:
+            call(*arguments)
+            return
+        due_mono = self._loop.time() + delay_s
+        heapq.heappush(self._due, (due_mono, next(self._numbers), call, arguments))
+        if self._timer is None or self._timer.when() > due_mono:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(due_mono, self._run)
+
+    def stop(self) -> None:
+        """Forgets everything."""
+        self._stopped = True
+        self._due.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _run(self) -> None:
+        self._timer = None
+        # Half a millisecond of slack lets what falls due together run together.
+        horizon_mono = self._loop.time() + 0.0005
+        while self._due and self._due[0][0] <= horizon_mono:
+            _, _, call, arguments = heapq.heappop(self._due)
+            call(*arguments)
+        if self._due and self._timer is None:
+            self._timer = self._loop.call_at(self._due[0][0], self._run)
