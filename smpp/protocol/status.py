@@ -19,7 +19,7 @@ ESME_RTHROTTLED = 0x00000058
 class Consequence:
     """What a command_status of a submit_sm_resp, bind response or generic_nack asks for.
 
-    `kind`: accepted; throttle (slow the session, the message keeps its place and its attempts); later (a delayed retry);
+    `kind`: accepted; throttle (slow the session, the message keeps place and attempts); later (a delayed retry);
     never (the message is refused for good); hold (the link or account is at fault, the message goes back unspent).
     `delay_ms`: the least delay before the next try, None where the retry rules alone decide.
     `repeats_max`: how often `later` may be answered before it counts as never; None: as often as attempts allow.

@@ -1,4 +1,4 @@
-"""The text of a receipt: `id:.. sub:.. dlvrd:.. submit date:.. done date:.. stat:.. err:.. text:..` (SMPP 3.4, appendix B).
+"""The text of a receipt: `id: sub: dlvrd: submit date: done date: stat: err: text:` (SMPP 3.4, appendix B).
 
 The layout is vendor specific: fields may be absent, in another case, in another order, or say `null`.
 """

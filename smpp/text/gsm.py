@@ -51,7 +51,7 @@ def encode(text: str) -> bytes:
 
 
 def decode(octets: bytes) -> str:
-    """Text of unpacked octets; what has no place becomes U+FFFD, an unknown extension its basic character (23.038, 6.2.1.1)."""
+    """Text of unpacked octets; no place: U+FFFD; an unknown extension: its basic character (23.038, 6.2.1.1)."""
     chars: list[str] = []
     escaped = False
     for octet in octets:

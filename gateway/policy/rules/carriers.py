@@ -132,9 +132,7 @@ def _read_dialect(section: Section) -> Dialect:
     dialect = Dialect(
         long_messages=section.choice("long_messages", _DEFAULT.long_messages, ("udh8", "udh16", "sar", "payload")),
         default_alphabet=section.choice("default_alphabet", _DEFAULT.default_alphabet, ("gsm7", "latin1", "ascii")),
-        validity_period=section.choice(
-            "validity_period", _DEFAULT.validity_period, ("relative", "absolute", "omit")
-        ),
+        validity_period=section.choice("validity_period", _DEFAULT.validity_period, ("relative", "absolute", "omit")),
         receipt_ids=section.choice(
             "receipt_ids", _DEFAULT.receipt_ids, ("as_is", "hex_to_decimal", "decimal_to_hex", "case_insensitive")
         ),

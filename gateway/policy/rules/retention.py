@@ -1,4 +1,4 @@
-"""Sections `inbound`, `receipts`, `privacy` and `callbacks`: handset words, and how long things are waited for and kept."""
+"""Sections `inbound`, `receipts`, `privacy` and `callbacks`: words of handsets, times to wait and keep."""
 
 from __future__ import annotations
 

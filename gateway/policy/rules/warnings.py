@@ -1,0 +1,128 @@
+"""What a valid policy still makes an operator wonder about: shown by `policy check`, never in the way of applying."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gateway.policy.rules.faults import Fault
+from gateway.policy.rules.scalars import is_reference
+from gateway.policy.rules.snapshot import Limit, Policy, Provider, Session
+
+ROUND_TRIP_S = 0.1  # a usual time from submit_sm to its answer over the Internet
+DEFAULT_PARTS_MAX = 10  # the API's max_segments where a message says nothing
+
+
+def warn(policy: Policy) -> list[Fault]:
+    """Warnings in the order of the file's sections; their line is 0, their path says where."""
+    return [
+        Fault(0, path, message)
+        for find in (_bursts, _windows, _links, _binds, _secrets, _tlvs, _retention)
+        for path, message in find(policy)
+    ]
+
+
+def limits_of(policy: Policy) -> Iterator[tuple[str, Limit]]:
+    """Every pacing limit with its dotted path."""
+    for tenant in (policy.tenant_defaults, *policy.tenants.values()):
+        base = f"tenants.{tenant.name}" if tenant.name else "tenant_defaults"
+        yield from _given(f"{base}.limits", tenant.limits)
+        for kind, limited in (("senders", tenant.senders or {}), ("applications", tenant.applications)):
+            for name, limit in limited.items():
+                yield from _given(f"{base}.{kind}.{name}.limits", limit)
+    for destination in policy.destinations.values():
+        yield from _given(f"destinations.{destination.name}.limits", destination.limits)
+        yield from _given(f"destinations.{destination.name}.per_number", destination.per_number)
+    for provider in policy.providers.values():
+        yield from _given(f"providers.{provider.name}.limits", provider.limits)
+        for session in provider.sessions.values():
+            yield from _given(f"providers.{provider.name}.sessions.{session.name}.limits", session.limits)
+    for route in policy.routes.values():
+        yield from _given(f"routes.{route.name}.limits", route.limits)
+
+
+def _given(path: str, limit: Limit | None) -> Iterator[tuple[str, Limit]]:
+    if limit is not None:
+        yield path, limit
+
+
+def _bursts(policy: Policy) -> Iterator[tuple[str, str]]:
+    longest = max(one.max_segments or DEFAULT_PARTS_MAX for one in policy.classes.values())
+    for path, limit in limits_of(policy):
+        if limit.burst < longest:
+            yield (
+                f"{path}.burst",
+                f"{limit.burst} is smaller than a long message of {longest} segments: "
+                "its parts leave spaced out and hold back what comes after them",
+            )
+
+
+def _windows(policy: Policy) -> Iterator[tuple[str, str]]:
+    for provider in policy.providers.values():
+        senders = [one for one in provider.sessions.values() if one.bind != "receiver"]
+        for session in senders:
+            rate = _rate_of(session, provider, len(senders))
+            if rate is not None and session.window < rate * ROUND_TRIP_S:
+                yield (
+                    f"providers.{provider.name}.sessions.{session.name}.window",
+                    f"{session.window} is smaller than {rate:g}/s x {ROUND_TRIP_S * 1000:.0f} ms: "
+                    f"at that round trip at most {session.window / ROUND_TRIP_S:.0f}/s can leave",
+                )
+
+
+def _rate_of(session: Session, provider: Provider, senders: int) -> float | None:
+    """What a session may be asked to carry: its own rate, or its even part of the provider's."""
+    rates = []
+    if session.limits is not None:
+        rates.append(session.limits.rate_per_s)
+    if provider.limits is not None:
+        rates.append(provider.limits.rate_per_s / senders)
+    return min(rates) if rates else None
+
+
+def _links(policy: Policy) -> Iterator[tuple[str, str]]:
+    for provider in policy.providers.values():
+        for session in provider.sessions.values():
+            path = f"providers.{provider.name}.sessions.{session.name}"
+            if session.enquire_link_ms >= session.inactivity_ms:
+                yield f"{path}.enquire_link", "is not shorter than inactivity: an idle link closes before it is asked"
+            if session.tls is not None and not session.tls.verify:
+                yield f"{path}.tls.verify", "is off: anyone on the way can read and change the traffic"
+
+
+def _binds(policy: Policy) -> Iterator[tuple[str, str]]:
+    used = {route.provider for route in policy.routes.values()}
+    for provider in policy.providers.values():
+        path = f"providers.{provider.name}"
+        binds = {session.bind for session in provider.sessions.values()}
+        if provider.name not in used:
+            yield path, "no route leads here"
+        elif binds == {"receiver"}:
+            yield f"{path}.sessions", "all are receivers: nothing can be submitted here"
+        if binds == {"transmitter"} and provider.dialect.register != "none":
+            yield f"{path}.sessions", "all are transmitters: receipts cannot come in; bind a receiver or register none"
+
+
+def _secrets(policy: Policy) -> Iterator[tuple[str, str]]:
+    advice = "is written out and will stand in every version of the policy: name it with env: or file:"
+    for tenant in (policy.tenant_defaults, *policy.tenants.values()):
+        if tenant.callbacks is not None and not all(map(is_reference, tenant.callbacks.secrets)):
+            yield (
+                f"tenants.{tenant.name}.callbacks.secrets" if tenant.name else "tenant_defaults.callbacks.secrets",
+                advice,
+            )
+    for provider in policy.providers.values():
+        for session in provider.sessions.values():
+            if session.password and not is_reference(session.password):
+                yield f"providers.{provider.name}.sessions.{session.name}.password", advice
+
+
+def _tlvs(policy: Policy) -> Iterator[tuple[str, str]]:
+    known = {name for provider in policy.providers.values() for name in provider.dialect.tlvs}
+    for tenant in policy.tenants.values():
+        for name in sorted(tenant.tlvs - known):
+            yield f"tenants.{tenant.name}.tlvs", f"{name} is in no provider's dialect: it cannot be sent"
+
+
+def _retention(policy: Policy) -> Iterator[tuple[str, str]]:
+    if policy.receipts.inbox_retention_ms < policy.receipts.cutoff_ms:
+        yield "receipts.inbox_retention", "is shorter than cutoff: a receipt may be gone before its message is closed"
