@@ -52,8 +52,9 @@ class Session:
     """`side` is who we are. `counts` has what was ignored or refused, by name, for metrics."""
 
     __slots__ = (
-        "_control", "_control_queue", "_framer", "_leaving", "_over", "_peer_requests", "_queued_octets",
-        "_request_queue", "_settings", "_timers", "_unwritten", "_window", "_withheld", "counts", "side", "state",
+        "_control", "_control_queue", "_framer", "_leaving", "_over", "_peer_permitted", "_peer_requests",
+        "_permitted", "_queued_octets", "_request_queue", "_settings", "_timers", "_unwritten", "_window",
+        "_withheld", "counts", "side", "state",
     )  # fmt: skip
 
     def __init__(self, side: Side, settings: SessionSettings, now_mono: float) -> None:
@@ -61,6 +62,8 @@ class Session:
         self.state = State.OPEN
         self.counts: Counter[str] = Counter()
         self._settings = settings
+        self._permitted = PERMITTED[side]
+        self._peer_permitted = PERMITTED[side.peer]
         self._framer = Framer(settings.pdu_octets_max)
         self._timers = Timers(settings.timers, now_mono)
         self._control: dict[int, tuple[object, Pdu]] = {}
@@ -99,7 +102,7 @@ class Session:
 
     def may_send(self, command_id: int) -> bool:
         """Whether `request` would permit this command now, window aside."""
-        return not self._leaving and self.state in PERMITTED.get((self.side, command_id), ())
+        return not self._leaving and self.state in self._permitted.get(command_id, ())
 
     # -- what we send ------------------------------------------------------------------------------------------------
 
@@ -137,7 +140,7 @@ class Session:
 
     def unbind(self, token: object, now_mono: float) -> None:
         """Queues unbind; the link ends with its response, or when the response timer runs out."""
-        if self.state not in PERMITTED[(self.side, c.UNBIND)]:
+        if not permitted(self.side, c.UNBIND, self.state):
             raise NotPermitted(f"Unbind in state {self.state}")
         self._leaving = True
         self._ask(Unbind(), token)
@@ -348,7 +351,7 @@ class Session:
 
     def _read_request(self, pdu: Pdu, now_mono: float, events: list[Event]) -> None:
         command_id = pdu.COMMAND_ID
-        if not permitted(self.side.peer, command_id, self.state):
+        if self.state not in self._peer_permitted.get(command_id, ()):
             self.counts["refused_request"] += 1
             if command_id not in c.UNANSWERED:
                 again = command_id in c.BINDS and self.bound

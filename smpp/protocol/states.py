@@ -57,26 +57,35 @@ TRANSITIONS: Final[dict[tuple[State, Step], State]] = {
 }
 """A pair that is not here cannot happen: the session raises NotPermitted or refuses the peer's PDU."""
 
-PERMITTED: Final[dict[tuple[Side, int], frozenset[State]]] = {
-    (Side.ESME, c.BIND_TRANSMITTER): _OPEN,
-    (Side.ESME, c.BIND_RECEIVER): _OPEN,
-    (Side.ESME, c.BIND_TRANSCEIVER): _OPEN,
-    (Side.MC, c.OUTBIND): _OPEN,
-    (Side.ESME, c.SUBMIT_SM): _TRANSMITTING,
-    (Side.ESME, c.QUERY_SM): _TRANSMITTING,
-    (Side.ESME, c.CANCEL_SM): _TRANSMITTING,
-    (Side.ESME, c.DATA_SM): _TRANSMITTING,
-    (Side.MC, c.DATA_SM): _RECEIVING,
-    (Side.MC, c.DELIVER_SM): _RECEIVING,
-    (Side.MC, c.ALERT_NOTIFICATION): _RECEIVING,
-    **{(side, c.UNBIND): _LIVE for side in Side},
-    # Section 2.3 lists enquire_link for bound states only; carriers send it around them too and drop the link
-    # when it is refused.
-    **{(side, c.ENQUIRE_LINK): _BEFORE_CLOSED for side in Side},
+_OF_BOTH: Final = {
+    c.UNBIND: _LIVE,
+    # Section 2.3 lists enquire_link for bound states only; carriers send it around them too and drop the link when it
+    # is refused.
+    c.ENQUIRE_LINK: _BEFORE_CLOSED,
 }
-"""In which states a side may send a request (table 2-1)."""
+
+PERMITTED: Final[dict[Side, dict[int, frozenset[State]]]] = {
+    Side.ESME: {
+        c.BIND_TRANSMITTER: _OPEN,
+        c.BIND_RECEIVER: _OPEN,
+        c.BIND_TRANSCEIVER: _OPEN,
+        c.SUBMIT_SM: _TRANSMITTING,
+        c.QUERY_SM: _TRANSMITTING,
+        c.CANCEL_SM: _TRANSMITTING,
+        c.DATA_SM: _TRANSMITTING,
+        **_OF_BOTH,
+    },
+    Side.MC: {
+        c.OUTBIND: _OPEN,
+        c.DELIVER_SM: _RECEIVING,
+        c.DATA_SM: _RECEIVING,
+        c.ALERT_NOTIFICATION: _RECEIVING,
+        **_OF_BOTH,
+    },
+}
+"""In which states a side may send a request (table 2-1); a command that is missing never."""
 
 
 def permitted(side: Side, command_id: int, state: State) -> bool:
-    """Whether `side` may send this request now."""
-    return state in PERMITTED.get((side, command_id), frozenset())
+    """Whether `side` may send this request in this state."""
+    return state in PERMITTED[side].get(command_id, ())

@@ -28,7 +28,7 @@ from smpp.protocol.pdu import (
     SubmitSm,
     SubmitSmResp,
 )
-from smpp.simulator.journal import Journal, submit_members, text_prefix
+from smpp.simulator.journal import Journal, submit_members
 from smpp.simulator.outlet import Inbound, Item, Outlet
 from smpp.simulator.receipts import Receipt, asks_receipt, deliver_sm
 from smpp.simulator.settings import SimulatorSettings, changed
@@ -266,7 +266,7 @@ class Simulator:
             self.counters["receipts_dropped"] += 1
             return
         at = time.time_ns() // 1_000_000
-        receipt = Receipt(esme.system_id, message_id, pdu, at, failed, text_prefix(pdu, 20))
+        receipt = Receipt(esme.system_id, message_id, pdu, at, failed)
         self._later(settings.receipt_delay_ms / 1000, self._put, receipt)
 
     def _write_item(self, item: Item, connection: Connection) -> DeliverSm:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from smpp.protocol.pdu import DeliverSm, SubmitSm
@@ -15,6 +16,8 @@ MESSAGE_PAYLOAD: Final = 0x0424
 MESSAGE_STATE: Final = 0x0427
 
 _ESM_CLASS_RECEIPT: Final = 0x04
+_UDHI: Final = 0x40
+_UCS2: Final = 0x08
 _DELIVERED: Final = ("DELIVRD", 2, 0)
 _UNDELIVERABLE: Final = ("UNDELIV", 5, 1)
 
@@ -29,8 +32,6 @@ class Receipt:
     submitted_at: int
     """Wall clock, UTC ms."""
     failed: bool
-    text: str = ""
-    """First characters of the message."""
     tries: int = 0
 
     @property
@@ -51,7 +52,7 @@ def deliver_sm(receipt: Receipt, done_at: int) -> DeliverSm:
     text = (
         f"id:{receipt.message_id} sub:001 dlvrd:{0 if receipt.failed else 1:03d}"
         f" submit date:{_date(receipt.submitted_at)} done date:{_date(done_at)}"
-        f" stat:{stat} err:{error:03d} text:{receipt.text}"
+        f" stat:{stat} err:{error:03d} text:{_beginning(submit)}"
     )
     tlvs = [
         (RECEIPTED_MESSAGE_ID, receipt.message_id.encode("ascii") + b"\0"),
@@ -75,5 +76,17 @@ def deliver_sm(receipt: Receipt, done_at: int) -> DeliverSm:
     )
 
 
+def _beginning(submit: SubmitSm) -> str:
+    # Carriers echo the octets as they are; where these are no letters it is of no use to anybody.
+    if submit.data_coding == _UCS2 or submit.esm_class & _UDHI:
+        return ""
+    return submit.short_message[:20].decode("ascii", "replace")
+
+
 def _date(at: int) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%y%m%d%H%M")
+    return _minute(at // 60_000)
+
+
+@lru_cache(maxsize=16)
+def _minute(minute: int) -> str:
+    return datetime.fromtimestamp(minute * 60, UTC).strftime("%y%m%d%H%M")
