@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-# Not private by RFC 6890, yet only meaningful inside a cloud's host (Azure's wire server).
-_INNER: Final = frozenset({ip_address("168.63.129.16")})
-_NAT64: Final = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
+# Not private in every release of the library, yet only meaningful inside a network or a cloud's host.
+_INNER: Final = (IPv4Network("168.63.129.16/32"), IPv4Network("192.0.0.0/24"), IPv4Network("100.64.0.0/10"))
+_NAT64: Final = IPv6Network("64:ff9b::/96")
 # Lookups block a thread each; a name server that never answers must not hold up other endpoints.
 _LOOKUPS: Final = 32
 
@@ -28,7 +28,13 @@ class AddressRefused(OSError):
 def is_public(address: str) -> bool:
     """Whether an IP address belongs to the public internet, whatever it is wrapped in."""
     found = ip_address(address.partition("%")[0])
-    return all(_is_plain_public(one) for one in (found, *_inside(found)))
+    if isinstance(found, IPv4Address):
+        return _is_public_v4(found)
+    translated = _translated(found)
+    if translated is not None:
+        return _is_public_v4(translated)
+    tunneled = [found.sixtofour, *(found.teredo or ())]
+    return _is_plain(found) and all(one is None or _is_public_v4(one) for one in tunneled)
 
 
 def check_url(url: str, *, allow_private: bool) -> None:
@@ -91,17 +97,18 @@ def _look_up(host: str, port: int, family: int) -> list[Any]:
     return socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
 
 
-def _is_plain_public(address: IPv4Address | IPv6Address) -> bool:
-    if address in _INNER or address.is_multicast or address.is_unspecified or address.is_loopback:
+def _is_public_v4(address: IPv4Address) -> bool:
+    return _is_plain(address) and not any(address in network for network in _INNER)
+
+
+def _is_plain(address: IPv4Address | IPv6Address) -> bool:
+    if address.is_multicast or address.is_unspecified or address.is_loopback or address.is_link_local:
         return False
-    return address.is_global and not address.is_reserved and not address.is_link_local
+    return address.is_global and not address.is_reserved
 
 
-def _inside(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
-    """IPv4 addresses that an IPv6 one carries (mapped, 6to4, Teredo, NAT64)."""
-    if isinstance(address, IPv4Address):
-        return []
-    wrapped = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if any(isinstance(net, IPv6Network) and address in net for net in _NAT64):
-        wrapped.append(IPv4Address(int(address) & 0xFFFF_FFFF))
-    return [one for one in wrapped if one is not None]
+def _translated(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address that is really reached: an IPv4-mapped one, or one behind the well-known NAT64 prefix."""
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else None

@@ -1,0 +1,60 @@
+"""Where callbacks may go (contract, "Callbacks"; case H24)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.callbacks.addresses import AddressRefused, CheckedResolver, check_url, is_public
+
+INSIDE = [
+    "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.5", "172.16.3.4", "172.31.255.255", "192.168.1.1", "169.254.169.254",
+    "100.64.0.1", "100.100.100.200", "192.0.0.192", "198.18.0.1", "192.0.2.7", "203.0.113.9", "224.0.0.1", "240.0.0.1",
+    "255.255.255.255", "168.63.129.16", "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "ff02::1",
+    "::ffff:10.0.0.5", "::ffff:127.0.0.1", "64:ff9b::a00:5", "64:ff9b:1::a00:5", "2002:a00:5::1", "2001:db8::1",
+]  # fmt: skip
+OUTSIDE = ["8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "64:ff9b::808:808", "::ffff:8.8.8.8"]
+
+
+@pytest.mark.parametrize("address", INSIDE)
+def test_inner_addresses_are_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", OUTSIDE)
+def test_addresses_of_the_internet_are_public(address: str) -> None:
+    assert is_public(address)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest", "http://127.0.0.1:6379/", "http://[::ffff:10.0.0.5]/", "http://[::1]/",
+        "http://[fe80::1%25eth0]/", "https://user:pw@cb.example/", "https://user@cb.example/", "ftp://cb.example/",
+        "file:///etc/passwd", "https:///nohost", "http://[::1", "http://cb.example:99999/", "gopher://cb.example",
+    ],
+)  # fmt: skip
+def test_urls_that_are_never_called(url: str) -> None:
+    with pytest.raises(AddressRefused):
+        check_url(url, allow_private=False)
+
+
+def test_private_targets_where_the_policy_allows_them() -> None:
+    check_url("http://127.0.0.1:9000/hooks", allow_private=True)
+    check_url("https://cb.example/hooks", allow_private=False)
+    with pytest.raises(AddressRefused):
+        check_url("http://user:pw@127.0.0.1/", allow_private=True)
+
+
+@pytest.mark.parametrize("host", ["localhost", "2130706433", "0x7f000001", "0177.0.0.1", "127.1"])
+async def test_names_and_odd_notations_are_checked_once_resolved(host: str) -> None:
+    resolver = CheckedResolver(allow_private=False)
+    with pytest.raises(OSError):
+        await resolver.resolve(host, 80)
+    await resolver.close()
+
+
+async def test_an_allowed_name_resolves_to_the_addresses_that_are_connected_to() -> None:
+    resolver = CheckedResolver(allow_private=True)
+    found = await resolver.resolve("localhost", 80)
+    assert {one["host"] for one in found} <= {"127.0.0.1", "::1"}
+    await resolver.close()
