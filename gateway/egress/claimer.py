@@ -1,0 +1,208 @@
+"""The claimer of a process: everything that its sessions leased at this moment becomes one claim statement.
+
+A claim that fails claims nothing: its leases run out and the references come again. Whether a statement whose answer
+was lost did claim is found out by the owner (`gateway.ledger.owners.lost_claims`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import asyncpg
+
+from gateway import logs
+from gateway.clock import Clock
+from gateway.egress.flights import Flight
+from gateway.egress.outcome_writer import OutcomeWriter
+from gateway.egress.pump import Pump
+from gateway.egress.store_line import STORE_ERRORS, StoreLine
+from gateway.egress.submissions import Lease, References, TextMissing, broken_flight, flight_of
+from gateway.ledger.claims import PLANNER_SETTINGS, Wanted, claim, close_overdue
+from gateway.policy.rules.snapshot import Dialect, Policy
+from gateway.telemetry import metrics
+from scheduler.core.asks import Leased, LeasedItem
+from scheduler.core.records import Reference
+from scheduler.store.scheduler import IndexUnavailable, Scheduler
+from smpp.text import TextError
+
+_BATCH_MAX: Final = 1_000
+_LATENCY_S: Final = 0.02
+_log = logs.get("egress.claimer")
+
+
+@dataclass(slots=True)
+class Claims:
+    """One session as the claimer sees it; `pending` counts leased messages whose claim has not answered."""
+
+    session: str
+    provider: str
+    pump: Pump
+    pending: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimerParts:
+    """What the claimer works with; `policy` gives the snapshot of the moment."""
+
+    scheduler: Scheduler
+    writer: OutcomeWriter
+    clock: Clock
+    line: StoreLine
+    policy: Callable[[], Policy]
+    owner_id: int
+    references: References
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    claims: Claims
+    leased: Leased
+
+
+class Claimer:
+    """One task; sessions ask, the winners arrive in their pumps."""
+
+    def __init__(self, parts: ClaimerParts) -> None:
+        self.latency_s = _LATENCY_S
+        self._parts = parts
+        self._asked: list[_Asked] = []
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._claiming_since_at: int | None = None
+
+    def ask(self, claims: Claims, leased: Leased) -> None:
+        """Queues a lease for the next claim."""
+        claims.pending += len(leased.items)
+        self._asked.append(_Asked(claims, leased))
+        self._idle.clear()
+        self._wake.set()
+
+    def quiet_before_at(self) -> int:
+        """Claims made before this moment (queue's clock) have answered or never will."""
+        return self._parts.clock.now_at() if self._claiming_since_at is None else self._claiming_since_at
+
+    async def wait_idle(self) -> None:
+        """Returns once nothing is asked and no claim is under way."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            await self._wake.wait()
+            batch, size = [], 0
+            while self._asked and size < _BATCH_MAX:
+                batch.append(self._asked.pop(0))
+                size += len(batch[-1].leased.items)
+            try:
+                await self._claim(batch)
+            finally:
+                self._claiming_since_at = None
+                for asked in batch:
+                    asked.claims.pending -= len(asked.leased.items)
+                if not self._asked:
+                    self._wake.clear()
+                    self._idle.set()
+
+    async def _claim(self, batch: list[_Asked]) -> None:
+        clock = self._parts.clock
+        began_mono, now_at = clock.now_mono(), clock.now_at()
+        self._claiming_since_at = now_at
+        by_id = {item.reference.id: (asked, item) for asked in batch for item in asked.leased.items}
+        wanted = [
+            Wanted(item.reference.id, item.reference.slot, asked.claims.provider, asked.claims.session)
+            for asked, item in by_id.values()
+        ]
+        rows: list[asyncpg.Record] = []
+        try:
+            conn = await self._parts.line.connection()
+            rows = await claim(conn, wanted, self._parts.owner_id, now_at)
+        except STORE_ERRORS as fault:
+            self._parts.line.drop()
+            _log.warning("claim_failed", error=type(fault).__name__, messages=len(wanted))
+            return
+        took_s = clock.now_mono() - began_mono
+        metrics.claim_seconds.observe(took_s)
+        self.latency_s += (took_s * 2 - self.latency_s) / 16  # the lease before it takes about as long again
+        self._hand_out(rows, by_id, began_mono)
+        won = {row["id"].bytes for row in rows}
+        await self._acknowledge(batch, won)
+        await self._close_overdue(batch, won, now_at)
+
+    def _hand_out(
+        self, rows: list[asyncpg.Record], by_id: Mapping[bytes, tuple[_Asked, LeasedItem]], claimed_mono: float
+    ) -> None:
+        """The winners to their sessions, in the order in which the scheduler leased them."""
+        policy = self._parts.policy()
+        found = {row["id"].bytes: row for row in rows}
+        flights: dict[str, tuple[Pump, list[Flight]]] = {}
+        for id_, (asked, item) in by_id.items():
+            row = found.get(id_)
+            if row is None:
+                continue
+            self._parts.writer.hold(row["id"])
+            lease = Lease(item.reference.queued_at, item.reference.deadline_at, item.spacing_ms, claimed_mono)
+            claims = asked.claims
+            flight = self._flight(row, lease, policy, claims.provider)
+            flights.setdefault(claims.session, (claims.pump, []))[1].append(flight)
+        for pump, ready in flights.values():
+            pump.add(ready)
+
+    def _flight(self, row: Mapping[str, Any], lease: Lease, policy: Policy, provider: str) -> Flight:
+        carrier = policy.providers.get(provider)
+        dialect = carrier.dialect if carrier is not None else Dialect()
+        try:
+            return flight_of(row, lease, dialect, provider, self._parts.references)
+        except (TextError, TextMissing, ValueError, OverflowError) as fault:
+            _log.error("message_unsendable", id=str(row["id"]), error=type(fault).__name__)
+            return broken_flight(row, lease, provider, "unsendable")
+
+    async def _acknowledge(self, batch: list[_Asked], won: set[bytes]) -> None:
+        """The leases are over; tokens of references whose slot was somebody else's go back to their buckets."""
+        calls = [
+            self._parts.scheduler.ack(
+                asked.leased.lease_id,
+                [(item.reference, item.flow_key) for item in asked.leased.items if item.reference.id not in won],
+            )
+            for asked in batch
+        ]
+        for result in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(result, IndexUnavailable):
+                continue  # the lease runs out by itself; its references find their slots closed
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _close_overdue(self, batch: list[_Asked], won: set[bytes], now_at: int) -> None:
+        """References past their deadline are closed where they were found (a sweep would find them later)."""
+        overdue = [(asked.claims, reference) for asked in batch for reference in asked.leased.expired]
+        overdue += [
+            (asked.claims, item.reference)
+            for asked in batch
+            for item in asked.leased.items
+            if item.reference.id not in won and item.reference.deadline_at <= now_at
+        ]
+        if not overdue or self._parts.clock.doubtful:
+            return
+        wanted = [_wanted(claims, reference) for claims, reference in overdue]
+        try:
+            conn = await self._parts.line.connection()
+            async with conn.transaction():
+                closed = await close_overdue(conn, self._parts.policy(), wanted, self._parts.owner_id, now_at)
+        except STORE_ERRORS as fault:
+            self._parts.line.drop()
+            _log.warning("expiry_failed", error=type(fault).__name__, messages=len(wanted))
+            return
+        for one in closed:
+            metrics.expired_total.labels(one.class_name, one.cause, one.stage).inc()
+
+
+def claim_line(url: str) -> StoreLine:
+    """The connection that claims are made on."""
+    return StoreLine(url, PLANNER_SETTINGS)
+
+
+def _wanted(claims: Claims, reference: Reference) -> Wanted:
+    return Wanted(reference.id, reference.slot, claims.provider, claims.session)

@@ -1,0 +1,123 @@
+"""The inbox writer of a process: what carriers deliver is committed in batches, then answered (I28).
+
+While the ledger is away a carrier waits for a bounded time and is then told ESME_RX_T_APPN, so that it delivers again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from gateway import logs
+from gateway.clock import Clock
+from gateway.egress.store_line import STORE_ERRORS, StoreLine
+from gateway.ledger.inbox import ReceivedPart, ReceivedReceipt, keep
+from gateway.policy.rules.snapshot import Dialect
+from gateway.telemetry import metrics
+from smpp.link import Connection
+from smpp.protocol.codec import encode
+from smpp.protocol.errors import ROK, RX_T_APPN
+from smpp.protocol.pdu import DataSm, DeliverSm
+from smpp.receipts import normal_id, read
+
+BATCH_MAX: Final = 500
+WAITING_MAX: Final = 5_000
+PATIENCE_S: Final = 5.0
+_HEADER_OCTETS: Final = 16
+_log = logs.get("egress.inbox")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One deliver_sm or data_sm that waits to be kept and answered."""
+
+    link: Connection
+    pdu: DeliverSm | DataSm
+    kept: ReceivedReceipt | ReceivedPart
+    came_mono: float
+
+
+class InboxWriter:
+    """One task; sessions hand over, answers go out after the commit."""
+
+    def __init__(self, clock: Clock, line: StoreLine) -> None:
+        self._clock = clock
+        self._line = line
+        self._waiting: deque[Delivery] = deque()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def take(self, link: Connection, session: tuple[str, str], pdu: DeliverSm | DataSm, dialect: Dialect) -> None:
+        """Queues what a session (provider, name) was delivered; refuses it for now where too much waits."""
+        if len(self._waiting) >= WAITING_MAX:
+            link.answer(pdu, RX_T_APPN)
+            return
+        kept = read_delivery(session, pdu, dialect, self._clock.now_at())
+        self._waiting.append(Delivery(link, pdu, kept, self._clock.now_mono()))
+        self._idle.clear()
+        self._wake.set()
+
+    async def wait_idle(self) -> None:
+        """Returns once everything delivered is kept and answered."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            await self._wake.wait()
+            batch = [self._waiting.popleft() for _ in range(min(BATCH_MAX, len(self._waiting)))]
+            try:
+                await self._keep(batch)
+            except STORE_ERRORS as fault:
+                self._waiting.extendleft(reversed(batch))
+                self._line.drop()
+                self._refuse_impatient()
+                _log.warning("inbox_waiting", error=type(fault).__name__, waiting=len(self._waiting))
+                await asyncio.sleep(random.uniform(0.05, 0.5))
+            if not self._waiting:
+                self._wake.clear()
+                self._idle.set()
+
+    async def _keep(self, batch: list[Delivery]) -> None:
+        receipts = [one.kept for one in batch if isinstance(one.kept, ReceivedReceipt)]
+        parts = [one.kept for one in batch if isinstance(one.kept, ReceivedPart)]
+        await keep(await self._line.connection(), receipts, parts)
+        for one in batch:
+            one.link.answer(one.pdu, ROK)
+        for receipt in receipts:
+            metrics.receipts_total.labels(receipt.provider, receipt.state or "unreadable").inc()
+
+    def _refuse_impatient(self) -> None:
+        """Nobody is left waiting for longer than PATIENCE_S: the carrier keeps what we cannot."""
+        now_mono = self._clock.now_mono()
+        while self._waiting and now_mono - self._waiting[0].came_mono > PATIENCE_S:
+            one = self._waiting.popleft()
+            one.link.answer(one.pdu, RX_T_APPN)
+
+
+def read_delivery(
+    session: tuple[str, str], pdu: DeliverSm | DataSm, dialect: Dialect, now_at: int
+) -> ReceivedReceipt | ReceivedPart:
+    """A PDU as the ledger keeps it: a receipt read in its dialect, or a part of a handset's message, unread."""
+    provider, name = session
+    raw = encode(pdu)[_HEADER_OCTETS:]
+    receipt = read(pdu, dates=dialect.receipt_dates, timezone=dialect.timezone, near_at=now_at)
+    if receipt is None:
+        return ReceivedPart(provider, name, pdu.sequence_number, now_at, pdu.source_addr, pdu.destination_addr, raw)
+    return ReceivedReceipt(
+        provider=provider,
+        session=name,
+        received_at=now_at,
+        carrier_id=normal_id(receipt.raw_id, dialect.receipt_ids, "receipt") if receipt.raw_id else None,
+        raw_id=receipt.raw_id or None,
+        recipient="".join(c for c in pdu.source_addr if c.isdecimal()),
+        sender=pdu.destination_addr,
+        state=receipt.state,
+        error_code=receipt.error_code,
+        done_at=receipt.done_at,
+        raw=raw,
+    )

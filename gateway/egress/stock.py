@@ -1,0 +1,129 @@
+"""Keeping claimed work ready for one session: wait for the wake list, lease, hand over to the claimer.
+
+Enough is leased to bridge the claim's latency besides the window, never more than leaves within two seconds
+(design section 1, hop 5). There is no polling: an empty line is waited for on the session's wake list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from gateway import logs
+from gateway.clock import Clock
+from gateway.egress.claimer import Claimer, Claims
+from gateway.egress.outcome_writer import OutcomeWriter
+from gateway.egress.pump import WRITE_WITHIN_S, Pump
+from gateway.policy.holder import PolicyHolder
+from scheduler.core.asks import LeaseAsk
+from scheduler.store.scheduler import IndexUnavailable, Scheduler
+
+WANT_MAX: Final = 200
+_READY_MIN: Final = 4
+_STALL_S: Final = 1.0
+_WAIT_MAX_S: Final = 1.0
+_WAIT_MIN_S: Final = 0.01  # a limit that frees one token at a time is collected, not chased
+_log = logs.get("egress.stock")
+
+
+@dataclass(frozen=True, slots=True)
+class StockParts:
+    """What the leasing of a session works with."""
+
+    scheduler: Scheduler
+    claimer: Claimer
+    writer: OutcomeWriter
+    clock: Clock
+    policies: PolicyHolder
+    pump: Pump
+
+
+class Stock:
+    """The leasing loop of one session. `open` while the session may take work."""
+
+    def __init__(self, provider: str, session: str, window: int, parts: StockParts) -> None:
+        self._provider = provider
+        self._session = session
+        self._window = window
+        self._parts = parts
+        self._open = asyncio.Event()
+        self._hungry = asyncio.Event()
+        self._claims = Claims(session, provider, parts.pump)
+
+    @property
+    def claiming(self) -> int:
+        """Leased messages whose claim has not answered yet."""
+        return self._claims.pending
+
+    def open(self) -> None:
+        """Work may be taken: the session is bound and ours."""
+        self._open.set()
+
+    def close(self) -> None:
+        """No further lease begins."""
+        self._open.clear()
+        self._hungry.set()
+
+    def notice(self) -> None:
+        """The pump used something up: wakes the loop once enough is missing to be worth a round trip."""
+        if self._hungry.is_set() or not self._open.is_set():
+            return
+        missing = self._missing()
+        if missing > 0 and (missing * 3 >= self._target() or self._parts.pump.stock + self.claiming == 0):
+            self._hungry.set()
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            await self._open.wait()
+            want = self._missing()
+            if want <= 0:
+                self._hungry.clear()
+                # The time limit covers what no event tells of: a stalled carrier, a writer that caught up.
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._hungry.wait(), _WAIT_MAX_S)
+                continue
+            try:
+                await self._lease(want)
+            except IndexUnavailable as fault:
+                _log.warning("lease_unavailable", session=self._session, reason=fault.reason)
+                await asyncio.sleep(random.uniform(0.1, 1.0))
+
+    async def _lease(self, want: int) -> None:
+        ask = LeaseAsk(self._provider, self._session, want, want_segments=max(want, 1))
+        leased = await self._parts.scheduler.lease(ask)
+        if leased.items or leased.expired:
+            self._parts.claimer.ask(self._claims, leased)
+            return
+        wait_s = _WAIT_MAX_S if leased.wait_ms is None else leased.wait_ms / 1000
+        timeout_s = min(_WAIT_MAX_S, max(_WAIT_MIN_S, wait_s))
+        if timeout_s < 0.1:
+            await asyncio.sleep(timeout_s)  # a token is due: sooner than a wake could bring anything better
+        else:
+            await self._parts.scheduler.wait(self._provider, self._session, timeout_s)
+
+    def _target(self) -> int:
+        """Messages that should be under way or ready: the window and what leaves while a claim is under way."""
+        ahead = math.ceil(self._parts.pump.pacer.measured_per_s * self._parts.claimer.latency_s)
+        return min(WANT_MAX, self._window + max(_READY_MIN, ahead))
+
+    def _missing(self) -> int:
+        pump, now_mono = self._parts.pump, self._parts.clock.now_mono()
+        link = pump.connection
+        if link is None or self._parts.writer.is_full or self._parts.clock.doubtful:
+            return 0
+        if not self._parts.policies.in_step:
+            return 0  # another version is in force: this process neither admits nor claims until it has it
+        used = self._window - link.window_free
+        if link.window_free <= 0 and now_mono - pump.answered_mono > _STALL_S:
+            return 0  # the carrier answers nothing: what is claimed now would only be given back
+        missing = self._target() - used - pump.stock - self.claiming
+        paced = pump.pacer.rate_per_s(now_mono)
+        if paced is not None:
+            within = max(1, int(paced * WRITE_WITHIN_S / 2))
+            missing = min(missing, within - pump.stock - self.claiming)
+        return min(missing, WANT_MAX)

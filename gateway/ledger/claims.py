@@ -1,0 +1,175 @@
+"""Claims: the row that says who may have sent a message, before any byte of it leaves (design section 4, I13).
+
+One statement per batch, shared by all sessions of a process. `attempts` is the arbiter: who inserts (day, id,
+next_slot) has won that slot; a reference whose slot is closed is dropped here without effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from gateway.domain import states
+from gateway.domain.ids import day_of
+from gateway.domain.outcomes import Change, expire
+from gateway.ledger.callback_lines import add_events
+from gateway.ledger.outcomes import LOCK_MESSAGES, standing_of, store_changes
+from gateway.policy.rules.snapshot import Policy
+
+# The plan is always: batch -> primary key. Without statistics (fresh partitions) the planner guesses worse.
+PLANNER_SETTINGS = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; SET jit = off"
+
+CLAIM = """
+WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest($1::date[], $2::uuid[], $3::smallint[], $4::text[], $5::text[])
+           AS r (day, id, slot, provider, session)
+), won AS (
+    INSERT INTO attempts (day, id, slot, kind, owner_id, provider, session, claimed_at)
+    SELECT m.day, m.id, m.next_slot, 'submit', $6, m.provider, r.session, $7
+      FROM asked r JOIN messages m ON m.day = r.day AND m.id = r.id
+     WHERE m.next_slot = r.slot AND m.status = 'queued' AND m.provider = r.provider
+       AND CASE WHEN m.submit_begun THEN m.expires_at ELSE m.submit_by END > $7
+       AND NOT EXISTS (SELECT FROM due d WHERE d.day = m.day AND d.id = m.id AND d.due_at > $7)
+     ORDER BY m.day, m.id
+    ON CONFLICT DO NOTHING
+    RETURNING day, id, slot, session
+)
+SELECT m.day, m.id, w.slot, w.session, m.class, m.recipient, m.sender, m.body, m.body_key_id, m.encoding, m.segments,
+       m.extras, m.submit_by, m.expires_at, m.submit_begun, m.attempts_spent, m.possible_duplicate,
+       CASE WHEN m.segments > 1 AND m.next_slot > 0 THEN (
+           SELECT a.parts FROM attempts a
+            WHERE a.day = m.day AND a.id = m.id AND a.parts IS NOT NULL ORDER BY a.slot DESC LIMIT 1) END AS parts
+  FROM won w JOIN messages m ON m.day = w.day AND m.id = w.id
+"""
+
+# What of a batch was asked for and is not waiting for a future moment, but has run out of time.
+OVERDUE = """
+SELECT m.day, m.id
+  FROM unnest($1::date[], $2::uuid[], $3::smallint[]) AS r (day, id, slot)
+  JOIN messages m ON m.day = r.day AND m.id = r.id
+ WHERE m.next_slot = r.slot AND m.status = 'queued'
+   AND CASE WHEN m.submit_begun THEN m.expires_at ELSE m.submit_by END <= $4
+"""
+
+WIN_EXPIRY = """
+INSERT INTO attempts (day, id, slot, kind, owner_id, claimed_at, outcome, outcome_at)
+SELECT r.day, r.id, r.slot, 'expire', $4, $5, 'closed', $5
+  FROM unnest($1::date[], $2::uuid[], $3::smallint[]) AS r (day, id, slot)
+ON CONFLICT DO NOTHING
+RETURNING day, id
+"""
+
+LAST_PARTS = """
+SELECT DISTINCT ON (a.day, a.id) a.id, a.parts
+  FROM unnest($1::date[], $2::uuid[]) AS r (day, id) JOIN attempts a ON a.day = r.day AND a.id = r.id
+ WHERE a.parts IS NOT NULL
+ ORDER BY a.day, a.id, a.slot DESC
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A leased reference that a session asks for."""
+
+    id: bytes
+    slot: int
+    provider: str
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What a batch closed by our own deadline: for the metrics."""
+
+    class_name: str
+    cause: str
+    stage: str
+
+
+async def claim(
+    conn: asyncpg.Connection[Any], wanted: Iterable[Wanted], owner_id: int, now_at: int
+) -> list[asyncpg.Record]:
+    """Claims a batch in one statement; the rows of the winners hold all that building the PDUs needs.
+
+    What is not returned is no longer this reference's to send: closed, canceled, rerouted, not yet due or overdue.
+    """
+    days, ids, slots, providers, sessions = _columns(wanted)
+    if not ids:
+        return []
+    return await conn.fetch(CLAIM, days, ids, slots, providers, sessions, owner_id, now_at)
+
+
+async def close_overdue(
+    conn: asyncpg.Connection[Any], policy: Policy, wanted: Iterable[Wanted], owner_id: int, now_at: int
+) -> list[Expired]:
+    """Closes those of a batch whose deadline has passed, in the caller's transaction; returns what was closed.
+
+    Takes the row locks in key order. Safe for any reference: one that may still begin, or is claimed, stays.
+    """
+    days, ids, slots, _, _ = _columns(wanted)
+    if not ids:
+        return []
+    overdue = await conn.fetch(OVERDUE, days, ids, slots, now_at)
+    return await expire_messages(conn, policy, [(row["day"], row["id"]) for row in overdue], owner_id, now_at)
+
+
+async def expire_messages(
+    conn: asyncpg.Connection[Any], policy: Policy, keys: Sequence[tuple[date, UUID]], owner_id: int | None, now_at: int
+) -> list[Expired]:
+    """Expires those of the given messages that wait and are out of time (also what the deadline sweep calls).
+
+    Runs in the caller's transaction: locks in key order, wins each next slot or leaves the message alone.
+    """
+    if not keys:
+        return []
+    keys = sorted(keys)
+    rows = await conn.fetch(LOCK_MESSAGES, [day for day, _ in keys], [id_ for _, id_ in keys])
+    rows = [row for row in rows if expire(standing_of(row), 0, now_at) is not None]
+    if not rows:
+        return []
+    days, ids = [row["day"] for row in rows], [row["id"] for row in rows]
+    won = await conn.fetch(WIN_EXPIRY, days, ids, [row["next_slot"] for row in rows], owner_id, now_at)
+    winners = {row["id"] for row in won}
+    rows = [row for row in rows if row["id"] in winners]
+    accepted = await _accepted_parts(conn, rows)
+    changes: list[tuple[asyncpg.Record, Change]] = []
+    for row in rows:
+        change = expire(standing_of(row), accepted.get(row["id"], 0), now_at)
+        if change is not None:
+            changes.append((row, change))
+    changed = await store_changes(conn, changes)
+    events = [(after, change.event) for after, (_, change) in zip(changed, changes, strict=True) if change.event]
+    await add_events(conn, policy, events, now_at)
+    return [
+        Expired(row["class"], str(change.expiry["cause"]), str(change.expiry["stage"]))
+        for row, change in changes
+        if change.status == states.EXPIRED and change.expiry is not None
+    ]
+
+
+async def _accepted_parts(conn: asyncpg.Connection[Any], rows: Sequence[Mapping[str, Any]]) -> dict[UUID, int]:
+    """How many parts of each long message a carrier has already taken."""
+    long_ones = [row for row in rows if row["segments"] > 1 and row["submit_begun"]]
+    if not long_ones:
+        return {}
+    days, ids = [row["day"] for row in long_ones], [row["id"] for row in long_ones]
+    return {row["id"]: len(row["parts"]["accepted"]) for row in await conn.fetch(LAST_PARTS, days, ids)}
+
+
+def _columns(
+    wanted: Iterable[Wanted],
+) -> tuple[list[date], list[UUID], list[int], list[str], list[str]]:
+    """The batch as sorted columns: unsorted batches of several processes deadlock."""
+    keyed = sorted(((UUID(bytes=want.id), want) for want in wanted), key=lambda pair: pair[0].int)
+    return (
+        [day_of(id_) for id_, _ in keyed],
+        [id_ for id_, _ in keyed],
+        [want.slot for _, want in keyed],
+        [want.provider for _, want in keyed],
+        [want.session for _, want in keyed],
+    )

@@ -1,0 +1,130 @@
+"""The statements of `gateway.ledger.outcomes`: every one takes columns that are sorted by (day, id)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Every column of `messages` but the text, which no transition needs.
+MESSAGE_COLUMNS: Final = """
+m.day, m.id, m.tenant_id, m.class, m.status, m.version, m.next_slot, m.attempts_spent, m.submit_begun, m.recipient,
+m.sender, m.body_key_id, m.encoding, m.segments, m.application, m.client_ref, m.extras, m.route, m.provider,
+m.created_at, m.not_before, m.submit_by, m.expires_at, m.sweep_at, m.final_at, m.predicted_wait_ms, m.policy_version,
+m.network_state, m.delivery, m.expiry, m.error, m.possible_duplicate
+"""
+
+LOCK_MESSAGES: Final = f"""
+SELECT {MESSAGE_COLUMNS}, t.name AS tenant
+  FROM unnest($1::date[], $2::uuid[]) AS r (day, id)
+  JOIN messages m ON m.day = r.day AND m.id = r.id
+  JOIN tenants t ON t.id = m.tenant_id
+ ORDER BY m.day, m.id
+   FOR UPDATE OF m
+"""  # noqa: S608 - constant columns only
+
+# The row lock comes first and in key order; an attempt that was closed meanwhile changes nothing, but its carrier id
+# is kept: the receipt will ask for it.
+_ACCEPT = """
+WITH answers AS MATERIALIZED (
+    SELECT * FROM unnest($1::date[], $2::uuid[], $3::smallint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
+                         $8::text[], $10::boolean[])
+           AS a (day, id, slot, written_at, outcome_at, provider, carrier_id, recipient, is_last)
+), locked AS MATERIALIZED (
+    SELECT m.day, m.id FROM answers a JOIN messages m ON m.day = a.day AND m.id = a.id
+     ORDER BY m.day, m.id FOR UPDATE OF m
+), closed AS (
+    UPDATE attempts t
+       SET outcome = 'accepted', outcome_at = a.outcome_at, written_at = a.written_at, command_status = 0
+      FROM locked l JOIN answers a ON a.day = l.day AND a.id = l.id
+     WHERE t.day = a.day AND t.id = a.id AND t.slot = a.slot AND t.outcome IS NULL
+    RETURNING t.day, t.id, t.slot, a.outcome_at, a.is_last
+), kept AS (
+    INSERT INTO carrier_ids (provider, carrier_id, day, id, slot, part, recipient, sent_at)
+    SELECT provider, carrier_id, day, id, slot, 1, recipient, written_at FROM answers WHERE carrier_id <> ''
+     ORDER BY provider, carrier_id
+    ON CONFLICT DO NOTHING
+), moved AS (
+    UPDATE messages m
+       SET status = 'sent', version = m.version + 1, attempts_spent = m.attempts_spent + 1, submit_begun = true,
+           error = NULL,
+           sweep_at = CASE WHEN c.is_last THEN NULL ELSE c.outcome_at + $9::bigint END,
+           final_at = CASE WHEN c.is_last THEN c.outcome_at END
+      FROM closed c
+     WHERE m.day = c.day AND m.id = c.id AND m.status = 'queued' AND m.next_slot = c.slot
+"""
+ACCEPT_COUNTED: Final = _ACCEPT + "    RETURNING 1)\nSELECT count(*) FROM moved"
+ACCEPT_RETURNING: Final = _ACCEPT + f"    RETURNING {MESSAGE_COLUMNS})\nSELECT * FROM moved ORDER BY day, id"
+
+CLOSE_ATTEMPTS: Final = """
+UPDATE attempts t
+   SET outcome = r.outcome, outcome_at = r.outcome_at, written_at = r.written_at,
+       command_status = r.command_status, parts = coalesce(r.parts, t.parts)
+  FROM unnest($1::date[], $2::uuid[], $3::smallint[], $4::text[], $5::bigint[], $6::bigint[], $7::integer[],
+              $8::jsonb[]) AS r (day, id, slot, outcome, outcome_at, written_at, command_status, parts)
+ WHERE t.day = r.day AND t.id = r.id AND t.slot = r.slot AND t.outcome IS NULL
+RETURNING t.day, t.id, t.slot
+"""
+
+KEEP_CARRIER_IDS: Final = """
+INSERT INTO carrier_ids (provider, carrier_id, day, id, slot, part, recipient, sent_at)
+SELECT * FROM unnest($1::text[], $2::text[], $3::date[], $4::uuid[], $5::smallint[], $6::smallint[], $7::text[],
+                     $8::bigint[])
+ON CONFLICT DO NOTHING
+"""
+
+STORE_CHANGES: Final = f"""
+UPDATE messages m
+   SET status = r.status, version = m.version + 1, next_slot = r.next_slot, attempts_spent = r.attempts_spent,
+       submit_begun = r.submit_begun, possible_duplicate = r.possible_duplicate, error = r.error, expiry = r.expiry,
+       sweep_at = r.sweep_at, final_at = r.final_at
+  FROM unnest($1::date[], $2::uuid[], $3::text[], $4::smallint[], $5::smallint[], $6::boolean[], $7::boolean[],
+              $8::jsonb[], $9::jsonb[], $10::bigint[], $11::bigint[])
+       AS r (day, id, status, next_slot, attempts_spent, submit_begun, possible_duplicate, error, expiry, sweep_at,
+             final_at)
+ WHERE m.day = r.day AND m.id = r.id
+RETURNING {MESSAGE_COLUMNS}
+"""  # noqa: S608 - constant columns only
+
+ADOPT: Final = """
+INSERT INTO attempts (day, id, slot, kind, claimed_at, outcome, outcome_at)
+SELECT r.day, r.id, r.slot, 'adopt', $4, 'closed', $4
+  FROM unnest($1::date[], $2::uuid[], $3::smallint[]) AS r (day, id, slot)
+ON CONFLICT DO NOTHING
+RETURNING id
+"""
+
+PARTS_OF: Final = """
+SELECT a.id, a.parts
+  FROM unnest($1::date[], $2::uuid[], $3::smallint[]) AS r (day, id, slot)
+  JOIN attempts a ON a.day = r.day AND a.id = r.id AND a.slot = r.slot
+"""
+
+STORE_PARTS: Final = """
+UPDATE attempts t SET parts = r.parts
+  FROM unnest($1::date[], $2::uuid[], $3::smallint[], $4::jsonb[]) AS r (day, id, slot, parts)
+ WHERE t.day = r.day AND t.id = r.id AND t.slot = r.slot
+"""
+
+PUT_DUE: Final = """
+INSERT INTO due (day, id, due_at, kind)
+SELECT r.day, r.id, r.due_at, 'retry' FROM unnest($1::date[], $2::uuid[], $3::bigint[]) AS r (day, id, due_at)
+ON CONFLICT (day, id) DO UPDATE SET due_at = excluded.due_at, kind = excluded.kind
+"""
+
+PUT_OUTBOX: Final = "INSERT INTO outbox (id, created_at, payload) VALUES ($1, $2, $3)"
+
+TELL_TIMELINE: Final = """
+INSERT INTO message_events (day, id, at, type, cause)
+SELECT r.day, r.id, $3, r.type, r.cause FROM unnest($1::date[], $2::uuid[], $4::text[], $5::text[])
+    AS r (day, id, type, cause)
+"""
+
+# Rows that another process is merging at this moment are skipped: it sees the new carrier ids by itself.
+HURRY_RECEIPTS: Final = """
+WITH early AS (
+    UPDATE receipts SET next_try_at = $2
+     WHERE id IN (SELECT id FROM receipts WHERE carrier_id = ANY ($1::text[]) AND merged_at IS NULL
+                  ORDER BY id FOR UPDATE SKIP LOCKED)
+    RETURNING 1
+)
+SELECT pg_notify('sluicegate_receipts', '') FROM (SELECT count(*) AS n FROM early) AS c WHERE c.n > 0
+"""
