@@ -1,7 +1,7 @@
 """The arithmetic of one limit (generic cell rate algorithm), as the scripts do it.
 
 A bucket is one number, `tat` (theoretical arrival time, ms): what is above `now` is debt. Parameters come with each
-call, so a policy change needs no migration. `interval_ms` is the time one segment costs, `burst` what may leave at once.
+call, so a policy change needs no migration. `interval_ms` is the price of a segment, `burst` what may leave at once.
 Over any window w: taken <= w / interval_ms + burst, while each charge is at most burst.
 """
 

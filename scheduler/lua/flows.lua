@@ -1,0 +1,165 @@
+-- Flows: a LIST of references `q:<flow>`, in exactly one of three places while it counts as active: the ZSET
+-- `act:<line>` by start tag, or the ZSET `park:<provider>` by the time it becomes ready. An empty flow stays in `act`
+-- until it is visited: its tag is all the memory of past service that fairness needs. A parked flow is never empty,
+-- so a flow that was empty before a push is in `act` or nowhere (scheduling.md section 5: check LLEN before parking,
+-- or m_t drifts up).
+
+local flows = {}
+-- Parses a flow key `provider|class|band|tenant|scope|...` (escaped by scheduler.core.names).
+local function parse(key)
+  local f = flows[key]
+  if f then return f end
+  local parts, n = {}, 0
+  for part in gmatch(key, '[^|]+') do
+    n = n + 1
+    parts[n] = part
+  end
+  f = { key = key, provider = parts[1], class = parts[2], tenant = parts[4], line = parts[1] .. '|' .. parts[2], names = {} }
+  f.ci = class_index[f.class]
+  local own = 'provider:' .. f.provider
+  for i = 5, n do
+    local kind = string.match(parts[i], '^(%l+):')
+    if kind == 'number' then
+      f.number = parts[i]
+    elseif kind == 'retry' then
+      f.retry = parts[i]
+    end
+    if kind ~= 'session' and parts[i] ~= own then f.names[#f.names + 1] = parts[i] end
+  end
+  f.names[#f.names + 1] = own
+  flows[key] = f
+  return f
+end
+
+-- The retry share is a limit whose rate follows the rate of first attempts: total = first x (1 + share).
+local function retry_scope(f)
+  local p = provider(f.provider)
+  local r = p.r
+  if now - p.r_at > 2000 then r = r * exp(-(now - p.r_at) / 10000) end
+  local s = scopes[f.retry] or new_scope(f.retry)
+  if s.T == 0 then s.tat = max(s.tat, started + 10 * 1000) end
+  s.T, s.burst = 1000 / max(1, r * tuning.retry_share / (1 + tuning.retry_share)), 10
+  settle(s)
+  scopes[f.retry] = s
+end
+
+-- The limited scopes of a flow as records: what its messages must have room in.
+local function buckets(f)
+  if f.s then return f.s end
+  load_scopes(f.names)
+  if f.retry then retry_scope(f) end
+  f.s = {}
+  for i = 1, #f.names do
+    local s = scopes[f.names[i]]
+    if s and f.names[i] ~= f.number and (s.T > 0 or s.pause > 0) then f.s[#f.s + 1] = s end
+  end
+  return f.s
+end
+
+local function account(f, messages, segments)
+  local L, t = line(f.line), tenant_record(f.line, f.tenant)
+  L.n, L.seg, L.dirty = max(0, L.n + messages), max(0, L.seg + segments), true
+  t.n, t.dirty = max(0, t.n + messages), true
+  local s = buckets(f)
+  for i = 1, #s do tally(s[i], f.ci, 1, segments) end
+end
+
+-- A flow begins or ends to count: m_t, A and the scopes' F.
+local function count_active(f, step)
+  local L, t = line(f.line), tenant_record(f.line, f.tenant)
+  local w = weight_of(f.tenant)
+  if t.m > 0 and t.w ~= w then -- the weight was changed while the tenant is active
+    L.A = L.A + w - t.w
+    t.w = w
+  end
+  t.m = t.m + step
+  if step > 0 and t.m == 1 then
+    t.w, L.A, L.at = w, L.A + w, L.at + 1
+    if L.A >= L.pk or now - L.pk_at > 60000 then L.pk, L.pk_at = L.A, now end
+  elseif step < 0 and t.m == 0 then
+    L.A, L.at = max(0, L.A - t.w), max(0, L.at - 1)
+  end
+  L.dirty, t.dirty = true, true
+  local s = buckets(f)
+  for i = 1, #s do tally(s[i], f.ci, 2, step) end
+end
+
+-- Wakes the sessions of a provider: each list holds one wake at most, a session leases until nothing is left.
+local woken = {}
+local function wake(provider_name)
+  if woken[provider_name] then return end
+  woken[provider_name] = true
+  local sessions = call('HKEYS', P .. 'sessions:' .. provider_name)
+  for i = 1, #sessions do
+    local list = P .. 'wake:' .. sessions[i]
+    if call('LLEN', list) == 0 then
+      call('RPUSH', list, '1')
+      call('PEXPIRE', list, 60000)
+    end
+  end
+end
+
+local function turn_eligible(f)
+  local L = line(f.line)
+  if L.idle == 1 then
+    L.idle, L.busy_at, L.mu_at, L.acc, L.dirty = 0, now, now, 0, true
+    L.cv = max(L.cv, provider(f.provider).RV) -- else an idle class would take everything until it has caught up
+    wake(f.provider)
+  end
+end
+
+-- Puts references at the tail of a flow, or in their order at its head. `again`: they were counted before (held ones).
+local function put(f, refs, front, again)
+  local segments, key = 0, P .. 'q:' .. f.key
+  local command, was, length = 'RPUSH', 0, 0
+  for i = 1, #refs do segments = segments + byte(refs[i], 21) end
+  if front then
+    command = 'LPUSH'
+    for i = 1, floor(#refs / 2) do refs[i], refs[#refs + 1 - i] = refs[#refs + 1 - i], refs[i] end
+  end
+  for i = 1, #refs, CHUNK do
+    length = call(command, key, unpack(refs, i, min(i + CHUNK - 1, #refs)))
+  end
+  was = length - #refs
+  if not again then account(f, #refs, segments) end
+  if was == 0 then
+    if call('ZADD', P .. 'act:' .. f.line, 'NX', string.format('%.17g', line(f.line).V), f.key) == 1 then count_active(f, 1) end
+    turn_eligible(f)
+  end
+  return segments
+end
+
+-- Leases: `lease:<id>` = head (charged_at, provider, session) and groups (flow key, spacing, references); `leases` by
+-- the instant each one lapses.
+local function each_group(blob, visit)
+  local charged_at, np, ns, at = unpack_record('>dI2I2', blob)
+  local provider_name, session = sub(blob, at, at + np - 1), sub(blob, at + np, at + np + ns - 1)
+  at = at + np + ns
+  while at <= #blob do
+    local nk, count, spacing, from = unpack_record('>I2I2d', blob, at)
+    local key = sub(blob, from, from + nk - 1)
+    visit(key, sub(blob, from + nk, from + nk + count * REFERENCE - 1), count)
+    at = from + nk + count * REFERENCE
+  end
+  return charged_at, provider_name, session
+end
+local function split_references(body)
+  local refs = {}
+  for at = 1, #body, REFERENCE do refs[#refs + 1] = sub(body, at, at + REFERENCE - 1) end
+  return refs
+end
+-- Puts a lease's references back at the head of their flows; once, since the lease is gone in the same call.
+local function undo_lease(id)
+  local blob = call('GET', P .. 'lease:' .. id)
+  call('ZREM', P .. 'leases', id)
+  if not blob then return nil end
+  call('DEL', P .. 'lease:' .. id)
+  local keys, bodies = {}, {}
+  local charged_at, provider_name, session = each_group(blob, function(key, body, count)
+    keys[#keys + 1], bodies[#bodies + 1] = key, body
+    local L = line(parse(key).line)
+    L.leased, L.dirty = max(0, L.leased - count), true
+  end)
+  for i = #keys, 1, -1 do put(parse(keys[i]), split_references(bodies[i]), true) end
+  return charged_at, provider_name, session, keys, bodies
+end

@@ -1,0 +1,238 @@
+-- Shared by all scripts: clock, epoch, tuning and the packed records of lines, providers, scopes and tenants.
+--
+-- KEYS[1] is the cell's prefix `{cell}:`; every other key is computed from it and so shares its slot.
+-- ARGV[1] is the instant in ms, or '' for the server's TIME. Records are packed doubles: one GET or HMGET and one
+-- struct.unpack are several times cheaper than hash fields (scheduling.md section 2a). All loaded records are kept in
+-- tables for the length of the call and written once, by save(): check first, write last.
+local call, floor, ceil, max, min, exp = redis.call, math.floor, math.ceil, math.max, math.min, math.exp
+local sub, byte, gmatch, pack, unpack_record = string.sub, string.byte, string.gmatch, struct.pack, struct.unpack
+local P = KEYS[1]
+local now = tonumber(ARGV[1])
+if not now then
+  local t = call('TIME')
+  now = t[1] * 1000 + t[2] / 1000
+end
+
+local FOREVER = 1e15         -- an instant that never comes
+local EPS = 1e-6             -- rounding of a bucket's fill, in segments
+local CHUNK = 1000           -- arguments per variadic call: Lua's stack holds about 8000
+local PENDING_MS = 30000     -- how long an admitted message that was never enqueued counts
+local DRAIN_MS = 2000        -- time constant of the measured drain
+local REFERENCE = 42         -- octets: id 16, slot 4, segments 1, flags 1, deadline 6, queued 6, number 8
+
+-- Epoch: "<state> <id> <started> <run_id>"; a missing key is a lost index (FLUSHALL, restart, first start).
+local epoch = call('GET', P .. 'epoch')
+local state, epoch_id, started = 'lost', '', now
+if epoch then
+  state, epoch_id, started = string.match(epoch, '^(%S+) (%S+) (%S+)')
+  started = tonumber(started)
+end
+local function is_open(class)
+  return state == 'ready' or (state == 'loading' and call('SISMEMBER', P .. 'open', class) == 1)
+end
+
+-- Tuning: {version, retry_share, default_weight, classes = {{name, weight, quantum, budget_ms}, ...}}.
+local tuning_raw = call('GET', P .. 'tuning')
+local tuning = tuning_raw and cmsgpack.unpack(tuning_raw) or { version = -1, retry_share = 0.1, default_weight = 1, classes = {} }
+local class_index = {}
+for i, c in ipairs(tuning.classes) do class_index[c.name] = i end
+
+-- Lines: one (provider, class). n queued messages, leased ones, seg queued segments, A active weight, at active
+-- tenants, V start tag in service, cv class virtual time, idle 1 when a lease found nothing eligible, busy_at since
+-- when eligible work waits, pass_at last lease, mu drain (segments/s), mu_at and acc of the running sample, pk and
+-- pk_at recent peak of A, pend and pend_at admitted but not yet queued.
+local LINE = '<ddddddddddddddddd'
+local lines = {}
+local function read_line(name, raw)
+  local L = { name = name }
+  if raw then
+    L.n, L.leased, L.seg, L.A, L.at, L.V, L.cv, L.idle, L.busy_at, L.pass_at, L.mu, L.mu_at, L.acc, L.pk, L.pk_at,
+      L.pend, L.pend_at = unpack_record(LINE, raw)
+  else
+    L.n, L.leased, L.seg, L.A, L.at, L.V, L.cv, L.idle, L.busy_at, L.pass_at, L.mu, L.mu_at, L.acc, L.pk, L.pk_at,
+      L.pend, L.pend_at = 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0
+    L.fresh = true
+  end
+  if L.pend > 0 and now - L.pend_at > PENDING_MS then L.pend = 0 end
+  lines[name] = L
+  return L
+end
+local function line(name)
+  return lines[name] or read_line(name, call('GET', P .. 'L:' .. name))
+end
+
+-- Providers: RV start tag of the class served last, ups sessions up, ever (one was up once), down_at since when none
+-- is, seen_at last lease of any session, pass_at last leased message, r rate of answers (segments/s), r_at, r_acc.
+local PROVIDER = '<ddddddddd'
+local providers = {}
+local function provider(name)
+  local p = providers[name]
+  if not p then
+    local raw = call('GET', P .. 'P:' .. name)
+    p = { name = name }
+    if raw then
+      p.RV, p.ups, p.ever, p.down_at, p.seen_at, p.pass_at, p.r, p.r_at, p.r_acc = unpack_record(PROVIDER, raw)
+    else
+      p.RV, p.ups, p.ever, p.down_at, p.seen_at, p.pass_at, p.r, p.r_at, p.r_acc = 0, 0, 0, 0, 0, 0, 0, 0, 0
+    end
+    providers[name] = p
+  end
+  return p
+end
+
+-- Scopes that have a limit or a pause: tat, T interval (ms per segment, 0 no limit), Te the interval in force, burst,
+-- base_at last time found full at a charge, wait_at since when it holds something back, pause until (0 none), health
+-- h at h_at that doubles every hg ms (0: grows by 0.05/s), rk segments reserved until ru for the flow `owner`,
+-- pend_at; then per class B segments that wait, F active flows, N segments admitted but not yet queued.
+local SCOPE = '<ddddddddddddd'
+local SCOPE_SIZE = 104
+local scopes = {}
+local function triples(count) return '<' .. string.rep('d', 3 * count) end
+local function effective(s)
+  if s.h <= 0 or s.T <= 0 then return s.T end
+  local h
+  if s.hg > 0 then h = s.h * 2 ^ ((now - s.h_at) / s.hg) else h = s.h + 0.05 * (now - s.h_at) / 1000 end
+  if h >= 1 then
+    s.h = 0
+    return s.T
+  end
+  return s.T / h
+end
+-- Debt is counted in segments: under another interval the same fill has another tat (invariant I19).
+local function settle(s)
+  if s.pause > 0 and s.pause <= now then
+    s.tat = max(s.tat, s.pause + s.burst * s.Te) -- empty after a pause: no burst was saved up
+    s.pause, s.dirty = 0, true
+  end
+  local Te = effective(s)
+  if Te ~= s.Te then
+    if s.tat > now and s.Te > 0 and Te > 0 then s.tat = now + (s.tat - now) * Te / s.Te end
+    s.Te = Te
+  end
+end
+local function new_scope(name)
+  return { name = name, tat = 0, T = 0, Te = 0, burst = 1, base_at = 0, wait_at = 0, pause = 0, h = 0, h_at = 0, hg = 0,
+    rk = 0, ru = 0, pend_at = 0, c = {}, owner = '' }
+end
+local function read_scope(name, raw)
+  local s = { name = name }
+  s.tat, s.T, s.Te, s.burst, s.base_at, s.wait_at, s.pause, s.h, s.h_at, s.hg, s.rk, s.ru, s.pend_at =
+    unpack_record(SCOPE, raw, 2)
+  local count = byte(raw, 1)
+  s.c = count > 0 and { unpack_record(triples(count), raw, 2 + SCOPE_SIZE) } or {}
+  s.c[3 * count + 1] = nil -- struct.unpack adds the next position
+  s.owner = sub(raw, 2 + SCOPE_SIZE + 24 * count)
+  if s.rk > 0 and s.ru < now then s.rk, s.owner = 0, '' end
+  if s.pend_at > 0 and now - s.pend_at > PENDING_MS then
+    for i = 3, #s.c, 3 do s.c[i] = 0 end
+  end
+  settle(s)
+  return s
+end
+local function pack_scope(s)
+  local count = floor(#s.c / 3)
+  local body = count > 0 and pack(triples(count), unpack(s.c)) or ''
+  return string.char(count) .. pack(SCOPE, s.tat, s.T, s.Te, s.burst, s.base_at, s.wait_at, s.pause, s.h, s.h_at, s.hg,
+    s.rk, s.ru, s.pend_at) .. body .. s.owner
+end
+-- Loads the scopes of a list that are not known yet; unlimited ones become false.
+local function load_scopes(names)
+  local ask
+  for i = 1, #names do
+    if scopes[names[i]] == nil then
+      ask = ask or {}
+      ask[#ask + 1] = names[i]
+    end
+  end
+  if not ask then return end
+  local raws = call('HMGET', P .. 's', unpack(ask))
+  for i = 1, #ask do scopes[ask[i]] = raws[i] and read_scope(ask[i], raws[i]) or false end
+end
+-- Adds to field `which` (1 B, 2 F, 3 N) of class `ci`; never below 0, since a limit can be newer than the queue.
+local function tally(s, ci, which, amount)
+  local c = s.c
+  for i = #c + 1, 3 * ci do c[i] = 0 end
+  local i = 3 * (ci - 1) + which
+  c[i] = max(0, c[i] + amount)
+  s.dirty = true
+end
+local function tallied(s, ci, which) return s.c[3 * (ci - 1) + which] or 0 end
+local function tokens(s) return s.burst - max(0, s.tat - now) / s.Te end
+
+-- Tenants inside a line: m active flows, w the weight that counts in A, n queued messages.
+local tenants = {}
+local weights = {}
+local function weight_of(tenant)
+  local w = weights[tenant]
+  if not w then
+    w = tonumber(call('HGET', P .. 'weight', tenant) or nil) or tuning.default_weight
+    weights[tenant] = w
+  end
+  return w
+end
+local function tenant_record(line_name, tenant)
+  local of_line = tenants[line_name]
+  if not of_line then
+    of_line = {}
+    tenants[line_name] = of_line
+  end
+  local t = of_line[tenant]
+  if not t then
+    local raw = call('HGET', P .. 'T:' .. line_name, tenant)
+    t = { m = 0, w = 0, n = 0 }
+    if raw then t.m, t.w, t.n = unpack_record('<ddd', raw) end
+    of_line[tenant] = t
+  end
+  return t
+end
+
+-- Everything that changed goes back here, once.
+local function save()
+  local fresh = {}
+  for name, L in pairs(lines) do
+    if L.dirty then
+      call('SET', P .. 'L:' .. name, pack(LINE, L.n, L.leased, L.seg, L.A, L.at, L.V, L.cv, L.idle, L.busy_at, L.pass_at,
+        L.mu, L.mu_at, L.acc, L.pk, L.pk_at, L.pend, L.pend_at))
+      if L.fresh then fresh[#fresh + 1] = name end
+    end
+  end
+  if #fresh > 0 then call('SADD', P .. 'lines', unpack(fresh)) end
+  for name, p in pairs(providers) do
+    if p.dirty then
+      call('SET', P .. 'P:' .. name, pack(PROVIDER, p.RV, p.ups, p.ever, p.down_at, p.seen_at, p.pass_at, p.r, p.r_at, p.r_acc))
+    end
+  end
+  local args = {}
+  for name, s in pairs(scopes) do
+    if s and s.dirty then
+      args[#args + 1], args[#args + 2] = name, pack_scope(s)
+      if #args >= CHUNK then
+        call('HSET', P .. 's', unpack(args))
+        args = {}
+      end
+    end
+  end
+  if #args > 0 then call('HSET', P .. 's', unpack(args)) end
+  for line_name, of_line in pairs(tenants) do
+    local keep, gone = {}, {}
+    for tenant, t in pairs(of_line) do
+      if t.dirty then
+        if t.m <= 0 and t.n <= 0 then
+          gone[#gone + 1] = tenant
+        else
+          keep[#keep + 1], keep[#keep + 2] = tenant, pack('<ddd', t.m, t.w, t.n)
+        end
+        if #keep >= CHUNK then
+          call('HSET', P .. 'T:' .. line_name, unpack(keep))
+          keep = {}
+        end
+        if #gone >= CHUNK then
+          call('HDEL', P .. 'T:' .. line_name, unpack(gone))
+          gone = {}
+        end
+      end
+    end
+    if #keep > 0 then call('HSET', P .. 'T:' .. line_name, unpack(keep)) end
+    if #gone > 0 then call('HDEL', P .. 'T:' .. line_name, unpack(gone)) end
+  end
+end

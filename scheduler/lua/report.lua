@@ -1,0 +1,63 @@
+-- One look at the index. ARGV: now, verb. 'counts': per line name, queued and leased. 'report': JSON of lines (depth,
+-- leased, ages of heads, drain), tenants' queues and scopes; samples at most SAMPLE flows a line.
+local SAMPLE = 200
+local verb = ARGV[2]
+if state == 'lost' then return { '!lost' } end
+local names = call('SMEMBERS', P .. 'lines')
+if verb == 'counts' then
+  local reply = {}
+  for i = 1, #names do
+    local L = line(names[i])
+    reply[3 * i - 2], reply[3 * i - 1], reply[3 * i] = names[i], L.n, L.leased
+  end
+  return reply
+end
+
+local report = { lines = {}, tenants = {}, scopes = {} }
+local function head_age(key)
+  local head = call('LINDEX', P .. 'q:' .. key, 0)
+  return head and now - unpack_record('>I2', head, 29) * 4294967296 - unpack_record('>I4', head, 31)
+end
+for i = 1, #names do
+  local L = line(names[i])
+  local ages, provider_name = {}, string.match(names[i], '^[^|]+')
+  for _, key in ipairs(call('ZRANGE', P .. 'act:' .. names[i], 0, SAMPLE - 1)) do
+    ages[#ages + 1] = head_age(key) or nil
+  end
+  for _, member in ipairs(call('ZRANGE', P .. 'park:' .. provider_name, 0, SAMPLE - 1)) do
+    local f = parse(sub(member, 9))
+    if f.line == names[i] then ages[#ages + 1] = head_age(f.key) or nil end
+  end
+  table.sort(ages)
+  local function quantile(q) return floor(max(0, ages[max(1, ceil(q * #ages))] or 0)) end
+  report.lines[i] = { names[i], L.n, L.leased, quantile(1), quantile(0.5), quantile(0.95),
+    call('ZCARD', P .. 'act:' .. names[i]), L.mu, L.busy_at > 0 and floor(now - max(L.pass_at, L.busy_at)) or 0 }
+  local cursor, pages = '0', 0
+  repeat
+    local page = call('HSCAN', P .. 'T:' .. names[i], cursor, 'COUNT', 500)
+    cursor, pages = page[1], pages + 1
+    for j = 1, #page[2], 2 do
+      local _, _, n = unpack_record('<ddd', page[2][j + 1])
+      if n > 0 then report.tenants[#report.tenants + 1] = { page[2][j], n } end
+    end
+  until cursor == '0' or pages >= 40
+end
+local cursor, pages = '0', 0
+repeat
+  local page = call('HSCAN', P .. 's', cursor, 'COUNT', 500)
+  cursor, pages = page[1], pages + 1
+  for j = 1, #page[2], 2 do
+    local s = read_scope(page[2][j], page[2][j + 1])
+    local waiting, by_class = 0, {}
+    for ci, c in ipairs(tuning.classes) do
+      local B = tallied(s, ci, 1)
+      waiting = waiting + B
+      if B > 0 then by_class[#by_class + 1] = { c.name, B } end
+    end
+    if waiting > 0 or s.pause > now then
+      report.scopes[#report.scopes + 1] = { s.name, waiting, s.Te > 0 and tokens(s) or 0,
+        s.wait_at > 0 and floor(now - s.wait_at) or 0, s.pause > now, by_class }
+    end
+  end
+until cursor == '0' or pages >= 40
+return cjson.encode(report)

@@ -1,0 +1,69 @@
+-- Takes a policy version. ARGV: now, JSON {version, retry_share, default_weight, classes, weights, limits}, forced (0/1).
+-- Returns 1, or 0 where this version or a newer one is in force and nothing is forced. Token fill is kept: what was spent stays spent under the new rate.
+local wanted = cjson.decode(ARGV[2])
+if tuning_raw and tuning.version >= wanted.version and ARGV[3] ~= '1' then return 0 end
+
+-- Class indexes are places in packed records: once given they stay.
+local classes, at = {}, {}
+for i, c in ipairs(tuning.classes) do
+  classes[i] = c
+  at[c.name] = i
+end
+for _, c in ipairs(wanted.classes) do
+  local i = at[c.name] or #classes + 1
+  classes[i], at[c.name] = c, i
+end
+
+call('DEL', P .. 'weight')
+local args = {}
+for i = 1, #wanted.weights, 2 do
+  args[#args + 1], args[#args + 2] = wanted.weights[i], wanted.weights[i + 1]
+  if #args >= CHUNK or i + 1 >= #wanted.weights then
+    call('HSET', P .. 'weight', unpack(args))
+    args = {}
+  end
+end
+
+local names = {}
+for i, l in ipairs(wanted.limits) do names[i] = l[1] end
+for i = 1, #names, CHUNK do load_scopes({ unpack(names, i, min(i + CHUNK - 1, #names)) }) end
+local limited = {}
+for _, l in ipairs(wanted.limits) do
+  local s = scopes[l[1]]
+  local T, burst = 1000 / l[2], l[3]
+  limited[l[1]] = true
+  if not s then
+    s = new_scope(l[1])
+    s.tat = started + burst * T -- unknown reads as empty at the start of the epoch
+    scopes[l[1]] = s
+  elseif s.T <= 0 then
+    s.tat = max(s.tat, started + burst * T)
+  else
+    -- tokens left = burst - debt; they are kept, but never above the new burst
+    local left = min(burst, s.burst - max(0, s.tat - now) / s.Te)
+    s.T = T
+    local Te = effective(s)
+    s.tat, s.Te = now + (burst - left) * Te, Te
+  end
+  s.T, s.burst, s.dirty = T, burst, true
+  s.Te = effective(s)
+end
+-- A limit that the policy no longer has lets everything through; a pause on it stands.
+local known = call('HKEYS', P .. 's')
+for i = 1, #known do
+  local kind = string.match(known[i], '^(%l+):')
+  if not limited[known[i]] and kind ~= 'retry' then
+    load_scopes({ known[i] })
+    local s = scopes[known[i]]
+    if s and s.pause <= now then
+      scopes[known[i]] = nil
+      call('HDEL', P .. 's', known[i])
+    elseif s then
+      s.T, s.Te, s.dirty = 0, 0, true
+    end
+  end
+end
+call('SET', P .. 'tuning', cmsgpack.pack({
+  version = wanted.version, retry_share = wanted.retry_share, default_weight = wanted.default_weight, classes = classes }))
+save()
+return 1

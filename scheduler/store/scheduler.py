@@ -1,0 +1,261 @@
+"""The scheduler as the roles use it: one call per question, each one Lua script (design section 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from redis.asyncio import ConnectionPool, Redis
+from redis.exceptions import RedisError
+
+from scheduler.core.asks import Ask, IndexReport, LeaseAsk, Leased, Verdict
+from scheduler.core.names import escape, unescape
+from scheduler.core.records import Entry, Reference
+from scheduler.core.tuning import Tuning
+from scheduler.store.rebuilding import Rebuilding
+from scheduler.store.scripts import IndexUnavailable, ScriptRunner
+from scheduler.store.wire import (
+    asks_out,
+    entries_out,
+    items_in,
+    line_in,
+    lines_in,
+    references_in,
+    scopes_in,
+    tuning_out,
+    verdicts_in,
+)
+
+__all__ = ["IndexUnavailable", "Scheduler"]
+
+LEASE_MAX = 200  # a lease of 100 blocks the server for 0.3 to 0.7 ms
+SEGMENTS_MAX = 1_000_000
+TOMBSTONES_MAX = 5_000
+
+
+class Scheduler:
+    """Lines, flows and limits of one cell on a Redis or Valkey.
+
+    Every method raises IndexUnavailable where the store is down, lost or being rebuilt. `clock` (UTC ms) replaces the
+    server's clock in tests. The client must not decode responses.
+    """
+
+    def __init__(self, redis: Redis, cell: str = "c1", clock: Callable[[], float] | None = None) -> None:
+        if redis.connection_pool.connection_kwargs.get("decode_responses"):
+            raise ValueError("the scheduler needs a client with decode_responses off")
+        self._redis = redis
+        self._clock = clock
+        self._prefix = f"{{{cell}}}:"
+        self._runner = ScriptRunner(redis, self._prefix)
+        self._rebuilding = Rebuilding(redis, self._runner, self._now)
+        self._waiting: Redis | None = None
+        self._tuning: Tuning | None = None
+
+    def _now(self) -> str:
+        return "" if self._clock is None else repr(float(self._clock()))
+
+    async def now_at(self) -> int:
+        """The queue's clock, UTC ms."""
+        if self._clock is not None:
+            return int(self._clock())
+        try:
+            seconds, microseconds = await self._redis.time()
+        except (RedisError, OSError, TimeoutError) as fault:
+            raise IndexUnavailable("down") from fault
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+    async def aclose(self) -> None:
+        """Closes the connections of `wait`; the client that was given stays open."""
+        if self._waiting is not None:
+            await self._waiting.aclose()
+            self._waiting = None
+
+    # Policy
+
+    async def tune(self, tuning: Tuning) -> None:
+        """Takes a policy version; one that is not newer changes nothing. Token fill is kept."""
+        self._tuning = tuning
+        await self._tune(forced=False)
+
+    async def _tune(self, *, forced: bool) -> None:
+        if self._tuning is not None:
+            await self._runner.run("tune", self._now(), tuning_out(self._tuning), "1" if forced else "0")
+
+    async def _run_tuned(self, name: str, *args: object) -> object:
+        """Runs a script that needs a tuning; a server that forgot it (emptied) is told again, once."""
+        try:
+            return await self._runner.run(name, self._now(), *args)
+        except IndexUnavailable as fault:
+            if fault.reason != "untuned" or self._tuning is None:
+                raise
+        await self._tune(forced=False)
+        return await self._runner.run(name, self._now(), *args)
+
+    # Door
+
+    async def admit(self, asks: Sequence[Ask]) -> list[Verdict]:
+        """A verdict per ask, in order, by one call; earlier asks of the call count for later ones."""
+        if not asks:
+            return []
+        reply = await self._run_tuned("admit", *asks_out(asks))
+        return verdicts_in(asks, cast(list[Any], reply))
+
+    async def enqueue(self, batch_id: bytes, entries: Sequence[Entry]) -> bool:
+        """Queues a committed batch; False when this batch was queued before (its marker stands for an hour)."""
+        reply = await self._runner.run("enqueue", self._now(), "enqueue", batch_id, *entries_out(entries))
+        return bool(reply)
+
+    # Pump
+
+    async def lease(self, ask: LeaseAsk) -> Leased:
+        """Takes up to `want` messages that may go now, for `lease_ms`; see Leased."""
+        lease_id = secrets.token_bytes(8)
+        if ask.want <= 0:
+            return Leased(lease_id)
+        reply = await self._run_tuned(
+            "lease",
+            escape(ask.provider),
+            escape(ask.session),
+            min(ask.want, LEASE_MAX),
+            SEGMENTS_MAX if ask.want_segments is None else ask.want_segments,
+            ask.lease_ms,
+            lease_id,
+        )
+        blob, expired, wait_ms, cause = cast(tuple[bytes, bytes, int, bytes], reply)
+        items = items_in(blob)
+        return Leased(
+            lease_id,
+            items,
+            references_in(expired),
+            wait_ms if wait_ms >= 0 and not items else None,
+            unescape(cause.decode()) or None if not items else None,
+        )
+
+    async def ack(self, lease_id: bytes, given_back: Sequence[tuple[Reference, str]] = ()) -> bool:
+        """Ends a lease; the tokens of those given back (never submitted) return, their references do not.
+
+        False when the lease had lapsed: its references are back in the queue.
+        """
+        bodies: dict[str, list[bytes]] = {}
+        for reference, flow_key in given_back:
+            bodies.setdefault(flow_key, []).append(reference.pack())
+        args = [x for key, packed in bodies.items() for x in (key, b"".join(packed))]
+        return bool(await self._runner.run("ack", self._now(), lease_id, "ack", *args))
+
+    async def restore(self, lease_id: bytes) -> bool:
+        """Ends a lease that was not used: references back to the head of their flows at once, tokens too."""
+        return bool(await self._runner.run("ack", self._now(), lease_id, "restore"))
+
+    async def tombstone(self, ids: Sequence[bytes], keep_ms: int) -> None:
+        """References to these messages are dropped when they come up; kept for `keep_ms`."""
+        for at in range(0, len(ids), TOMBSTONES_MAX):
+            await self._steer("tombstone", keep_ms, *ids[at : at + TOMBSTONES_MAX])
+
+    async def wait(self, provider: str, session: str, timeout_s: float) -> bool:
+        """Blocks until a line of the session's provider turns eligible; True when woken, False after the timeout."""
+        if self._waiting is None:
+            # Connections of their own: a blocking read must neither hold up scripts nor meet their socket timeout.
+            arguments = {**self._redis.connection_pool.connection_kwargs, "socket_timeout": None}
+            kind = self._redis.connection_pool.connection_class
+            self._waiting = Redis(connection_pool=ConnectionPool(connection_class=kind, **arguments))
+        try:
+            async with asyncio.timeout(timeout_s + 5):
+                key = f"{self._prefix}wake:{escape(session)}"
+                return await self._waiting.blpop([key], timeout=max(0.01, timeout_s)) is not None
+        except (RedisError, OSError, TimeoutError) as fault:
+            raise IndexUnavailable("down") from fault
+
+    # Reports and orders
+
+    async def _steer(self, verb: str, *args: object) -> int:
+        return int(await self._runner.run("steer", self._now(), verb, *args))
+
+    async def register_session(self, provider: str, session: str) -> None:
+        """Asks for wakes; the session is not up yet."""
+        await self._steer("register", escape(provider), escape(session))
+
+    async def forget_session(self, provider: str, session: str) -> None:
+        """No more wakes; down as well."""
+        await self._steer("forget", escape(provider), escape(session))
+
+    async def session_up(
+        self, provider: str, session: str, ramp_start: float = 1.0, ramp_double_every_ms: int = 5_000
+    ) -> None:
+        """The session is bound; its rate starts at a share of its limit and doubles until whole."""
+        args = escape(provider), escape(session), ramp_start, ramp_double_every_ms
+        await self._steer("up", *args)
+
+    async def session_down(self, provider: str, session: str) -> None:
+        """The session is no longer bound; a provider without any counts as paused after 2 s."""
+        await self._steer("down", escape(provider), escape(session))
+
+    async def slow(self, session: str, factor: float = 0.7, round_trip_ms: float = 200) -> None:
+        """The carrier throttles: the session's rate shrinks, at most once a round trip, and grows by 5 % a second."""
+        await self._steer("slow", escape(session), factor, round_trip_ms)
+
+    async def pause(self, scope: str, until: int | None = None) -> None:
+        """Holds everything that needs a scope (`kind:name`), until an instant or until resumed."""
+        await self._steer("pause", escape(scope), "" if until is None else until)
+
+    async def resume(self, scope: str) -> None:
+        """Ends a pause with an empty bucket; parked flows are looked at again."""
+        await self._steer("resume", escape(scope))
+        for provider in {provider for provider, _ in await self.counts()}:
+            while await self._steer("unpark", escape(provider)):
+                pass
+
+    async def report_answers(self, provider: str, counts: Mapping[str, int]) -> None:
+        """Segments that the carrier answered since the last report, per class: what drain is measured by."""
+        pairs = [x for name, segments in counts.items() for x in (escape(name), segments)]
+        if pairs:
+            await self._steer("answered", escape(provider), *pairs)
+
+    async def answered(self, provider: str, segments: int, class_name: str) -> None:
+        """`report_answers` for one class."""
+        await self.report_answers(provider, {class_name: segments})
+
+    async def counts(self) -> dict[tuple[str, str], int]:
+        """Queued and leased messages per (provider, class)."""
+        reply = await self._runner.run("report", self._now(), "counts")
+        return {line_in(reply[at].decode()): int(reply[at + 1]) + int(reply[at + 2]) for at in range(0, len(reply), 3)}
+
+    async def report(self) -> IndexReport:
+        """Lines, the 20 largest tenants and the scopes that something waits for."""
+        found = json.loads(await self._runner.run("report", self._now(), "report"))
+        tenants: dict[str, int] = {}
+        for name, depth in found["tenants"] or ():
+            tenants[unescape(name)] = tenants.get(unescape(name), 0) + int(depth)
+        largest = sorted(tenants.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
+        return IndexReport(lines_in(found["lines"] or ()), dict(largest), scopes_in(found["scopes"] or ()))
+
+    # Epoch
+
+    async def epoch_state(self) -> str:
+        """`ready`, `loading` or `lost`: nothing is served before a rebuild (also on a server that is new)."""
+        return await self._rebuilding.state()
+
+    async def begin_rebuild(self) -> str | None:
+        """Starts a rebuild: the index is emptied and closed; the epoch's name, or None while another is at it."""
+        epoch = await self._rebuilding.begin()
+        if epoch is not None:
+            await self._tune(forced=True)
+        return epoch
+
+    async def load(self, epoch: str, entries: Sequence[Entry]) -> None:
+        """Queues entries of the ledger during a rebuild."""
+        await self._rebuilding.load(epoch, entries)
+
+    async def open_class(self, epoch: str, class_name: str) -> None:
+        """A class is loaded: it is served from now on."""
+        await self._rebuilding.open_class(epoch, class_name)
+
+    async def finish_rebuild(self, epoch: str) -> None:
+        """All is loaded: the epoch is ready."""
+        await self._rebuilding.finish(epoch)
+
+    async def drop_line(self, provider: str, class_name: str) -> None:
+        """Empties one line that drifted; the ledger then enqueues it again."""
+        await self._rebuilding.drop_line(provider, class_name)
