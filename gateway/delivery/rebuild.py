@@ -61,8 +61,7 @@ class Rebuilder:
                 # `loading` without a holder of the lock is a rebuild whose process died: begin anew.
                 if not won or await self._rt.scheduler.epoch_state() == "ready":
                     return False
-                await self._fill(conn)
-                return True
+                return await self._fill(conn)
         finally:
             await conn.close(timeout=5)
 
@@ -85,11 +84,13 @@ class Rebuilder:
         finally:
             await conn.close(timeout=5)
 
-    async def _fill(self, conn: asyncpg.Connection[Any]) -> None:
+    async def _fill(self, conn: asyncpg.Connection[Any]) -> bool:
         began = time.monotonic()
         scheduler, policy = self._rt.scheduler, self._rt.policies.current
         # The epoch goes to `loading` before the first row is read: nothing can enter beside the rebuild.
         epoch = await scheduler.begin_rebuild()
+        if epoch is None:  # the index still takes another rebuilder for alive
+            return False
         await scheduler.tune(tuning_of(policy))
         self._tuned = policy
         names = await all_tenants(conn)
@@ -101,8 +102,9 @@ class Rebuilder:
         count += await self._load(epoch, queued_of_others(conn, list(policy.classes)), names)
         await scheduler.finish_rebuild(epoch)
         log.warning("index_rebuilt", messages=count, took_s=_since(began))
+        return True
 
-    async def _load(self, epoch: Any, pages: AsyncIterator[list[asyncpg.Record]], names: Mapping[int, str]) -> int:
+    async def _load(self, epoch: str, pages: AsyncIterator[list[asyncpg.Record]], names: Mapping[int, str]) -> int:
         count = 0
         async for page in pages:
             entries = self._entries(page, names)

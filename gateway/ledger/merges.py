@@ -65,7 +65,7 @@ CROSS JOIN LATERAL (
 _JOIN = """
 UPDATE receipts r
 SET day = w.day, message_id = w.message_id, slot = w.slot, part = w.part, tries = r.tries + 1,
-    merged_at = CASE WHEN w.next_try_at IS NULL THEN $7 END, next_try_at = w.next_try_at
+    merged_at = CASE WHEN w.next_try_at IS NULL THEN $7::bigint END, next_try_at = w.next_try_at
 FROM unnest($1::bigint[], $2::date[], $3::uuid[], $4::smallint[], $5::smallint[], $6::bigint[])
      AS w (id, day, message_id, slot, part, next_try_at)
 WHERE r.id = w.id
@@ -84,7 +84,7 @@ _WRITE = """
 UPDATE messages m
 SET status = w.status, version = m.version + w.step, network_state = w.network_state, delivery = w.delivery::jsonb,
     error = CASE WHEN w.step > 0 THEN NULL ELSE m.error END,
-    final_at = CASE WHEN w.step > 0 THEN $7 ELSE m.final_at END,
+    final_at = CASE WHEN w.step > 0 THEN $7::bigint ELSE m.final_at END,
     sweep_at = CASE WHEN w.step > 0 THEN NULL ELSE m.sweep_at END
 FROM unnest($1::date[], $2::uuid[], $3::text[], $4::int[], $5::text[], $6::text[])
      AS w (day, id, status, step, network_state, delivery)
