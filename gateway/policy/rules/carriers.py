@@ -37,7 +37,7 @@ def read_providers(root: Section) -> Mapping[str, Provider]:
     providers = {name: _read_provider(inner, name) for name, inner in section.named(scalars.name)}
     section.finish()
     if not providers:
-        section.fault("expects at least one provider")
+        section.lacks("expects at least one provider")
     _check_session_names(section, providers)
     return MappingProxyType(providers)
 
@@ -64,7 +64,7 @@ def _read_provider(section: Section, name: str) -> Provider:
     )
     sessions.finish()
     if not provider.sessions:
-        section.fault("expects at least one session", "sessions")
+        section.lacks("expects at least one session", "sessions")
     section.finish()
     return provider
 

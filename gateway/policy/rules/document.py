@@ -57,10 +57,12 @@ class Section:
         self.line = line
         self.faults = faults
         self._asked: set[str] = set()
+        self._broken = False
         self._entries: dict[str, tuple[int, yaml.Node]] = {}
         if isinstance(node, yaml.MappingNode):
             self._take(node)
         elif node is not None and not _is_null(node):
+            self._broken = True
             self.fault("expects a mapping")
 
     def _take(self, node: yaml.MappingNode) -> None:
@@ -88,6 +90,12 @@ class Section:
         """Notes a fault of a key or of the section itself."""
         path = self.path if key is None else self.at(key)
         self.faults.append(Fault(self.line if key is None else self.line_of(key), path, message))
+
+    def lacks(self, what: str, key: str | None = None) -> None:
+        """Notes that something is missing, unless what stands there instead is a fault already."""
+        path = self.path if key is None else self.at(key)
+        if not any(fault.path == path or fault.path.startswith((f"{path}.", f"{path}[")) for fault in self.faults):
+            self.fault(what, key)
 
     def has(self, key: str) -> bool:
         """Whether a key is given, be it null."""
@@ -127,7 +135,8 @@ class Section:
     def required(self, key: str, default: T, read: Callable[[str], T]) -> T:
         """Like `value`, but a missing one is a fault."""
         if not self.has(key) or self.is_null(key):
-            self.faults.append(Fault(self.line, self.at(key), "is missing"))
+            if not self._broken:
+                self.faults.append(Fault(self.line, self.at(key), "is missing"))
             return default
         return self.value(key, default, read)
 

@@ -29,7 +29,7 @@ def read_destinations(root: Section) -> Mapping[str, Destination]:
         )
         inner.finish()
         if not destination.prefixes:
-            inner.fault("expects at least one prefix", "prefixes")
+            inner.lacks("expects at least one prefix", "prefixes")
         for prefix in destination.prefixes:
             if prefix in owners:
                 inner.fault(f"{prefix} is a prefix of {owners[prefix]} too", "prefixes")
@@ -51,7 +51,7 @@ def _read_window(section: Section) -> SendWindow | None:
     )
     inner.finish()
     if not window.classes:
-        inner.fault("expects at least one class", "classes")
+        inner.lacks("expects at least one class", "classes")
     if window.from_minute == window.to_minute:
         inner.fault("is the same as from: the window would be empty", "to")
     return window
@@ -81,7 +81,7 @@ def read_routes(root: Section, providers: Mapping[str, Provider]) -> Mapping[str
         inner.finish()
     section.finish()
     if not found:
-        section.fault("expects at least one route")
+        section.lacks("expects at least one route")
     return MappingProxyType(found)
 
 
@@ -92,5 +92,5 @@ def _set_of(match: Section, key: str) -> frozenset[str] | None:
     if not match.has(key) or match.is_null(key):
         return None
     if not found:
-        match.fault("expects at least one entry: leave the key out to match all", key)
+        match.lacks("expects at least one entry: leave the key out to match all", key)
     return frozenset(found)

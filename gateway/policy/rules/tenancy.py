@@ -67,7 +67,7 @@ def read_tenants(root: Section, defaults: Tenant) -> Mapping[str, Tenant]:
 def _read_tenant(section: Section, default: Tenant) -> Tenant:
     classes = section.texts("classes", tuple(name for name in CLASSES if name in default.classes), class_name)
     if not classes:
-        section.fault("expects at least one class", "classes")
+        section.lacks("expects at least one class", "classes")
         classes = tuple(CLASSES)
     inherited = default.default_class if default.default_class in classes else classes[0]
     default_class = section.value("default_class", inherited, class_name)
@@ -132,7 +132,7 @@ def _read_callbacks(section: Section) -> CallbackTarget:
     )
     section.finish()
     if found.url is not None and not found.secrets:
-        section.fault("is missing: callbacks are always signed", "secrets")
+        section.lacks("is missing: callbacks are always signed", "secrets")
     return found
 
 

@@ -10,10 +10,14 @@ from scheduler.core.tuning import ClassTuning, Tuning
 
 
 def tuning_of(policy: Policy, tenants: Iterable[str] = ()) -> Tuning:
-    """The index's tuning; `tenants` are accounts that the policy does not name: they get the defaults."""
+    """The index's tuning; `tenants` are accounts that the policy does not name: they get the defaults.
+
+    The defaults also stand under the empty name (`tenant:`), for accounts that nobody has named yet.
+    """
     listed = dict.fromkeys((*policy.tenants, *sorted(set(tenants) - set(policy.tenants))))
     rules = [tenant_rules(policy, name) for name in listed]
-    limits = {scope: limit for one in rules for scope, limit in _tenant_limits(one)}
+    limited = (policy.tenant_defaults, *rules)
+    limits = {scope: limit for one in limited for scope, limit in _tenant_limits(one)}
     limits.update(_shared_limits(policy))
     return Tuning(
         policy_version=policy.version,
