@@ -31,7 +31,9 @@ def configure(level: str = "info", log_format: str = "auto", **bound: str) -> No
         structlog.processors.format_exc_info,
         hide_private,
     ]
-    last: structlog.typing.Processor = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    last: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    )
     structlog.configure(
         processors=[*shared, last],
         wrapper_class=structlog.make_filtering_bound_logger(numeric),
@@ -41,7 +43,11 @@ def configure(level: str = "info", log_format: str = "auto", **bound: str) -> No
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(**bound)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last]))
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last]
+        )
+    )
     logging.basicConfig(handlers=[handler], level=max(numeric, logging.WARNING), force=True)
 
 

@@ -42,7 +42,9 @@ class DeclaredDead(Exception):
 class Runtime:
     """The shared parts of one running role; made by `Runtime.open`."""
 
-    def __init__(self, settings: Settings, role: str, worker: str, pool: asyncpg.Pool[Any], client: redis.asyncio.Redis) -> None:
+    def __init__(
+        self, settings: Settings, role: str, worker: str, pool: asyncpg.Pool[Any], client: redis.asyncio.Redis
+    ) -> None:
         self.settings = settings
         self.role = role
         self.worker = worker
@@ -62,14 +64,21 @@ class Runtime:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, settings: Settings, role: str, worker: str, *, first_policy: Callable[[Runtime], Awaitable[None]] | None = None
+        cls,
+        settings: Settings,
+        role: str,
+        worker: str,
+        *,
+        first_policy: Callable[[Runtime], Awaitable[None]] | None = None,
     ) -> AsyncIterator[Runtime]:
         """Connects, registers the process, loads the policy, and undoes all of it in order at the end.
 
         `first_policy` may apply one before the role waits for an active policy. Raises StartRefused.
         """
         if not settings.database_url or not settings.redis_url:
-            raise StartRefused("SLUICEGATE_DATABASE_URL and SLUICEGATE_REDIS_URL are needed (or start everything with `sluicegate up`)")
+            raise StartRefused(
+                "SLUICEGATE_DATABASE_URL and SLUICEGATE_REDIS_URL are needed (or start everything with `sluicegate up`)"
+            )
         async with AsyncExitStack() as stack:
             pool = await _open_pool(settings.database_url)
             stack.push_async_callback(_close_pool, pool)
@@ -115,7 +124,7 @@ class Runtime:
         try:
             await asyncio.wait_for(self.redis.ping(), 2.0)
             epoch = await asyncio.wait_for(self.scheduler.epoch_state(), 2.0)
-        except Exception:  # noqa: BLE001 - whatever the client raises, the index is not there
+        except Exception:
             return "Redis does not answer"
         if epoch != "ready":
             return "the index is being rebuilt"
@@ -143,7 +152,12 @@ class Runtime:
     async def _unregister(self) -> None:
         with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
             await asyncio.wait_for(
-                self.pool.execute("UPDATE processes SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL", self.process_id, self.clock.now_at()), 3.0
+                self.pool.execute(
+                    "UPDATE processes SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL",
+                    self.process_id,
+                    self.clock.now_at(),
+                ),
+                3.0,
             )
 
     async def _beat(self) -> None:
@@ -157,7 +171,7 @@ class Runtime:
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
                 _log.warning("heartbeat_failed", error=type(error).__name__)
                 continue
-            if done == "UPDATE 0":
+            if done == "UPDATE 0" and not self.stopping.is_set():
                 raise DeclaredDead
 
     async def _await_policy(self) -> None:
@@ -182,7 +196,12 @@ class Runtime:
 def open_redis(url: str) -> redis.asyncio.Redis:
     """A client that gives up in time and never repeats a command by itself: whether one ran is the caller's to judge."""
     return redis.asyncio.Redis.from_url(
-        url, socket_connect_timeout=2.0, socket_timeout=5.0, retry=Retry(NoBackoff(), 0), max_connections=256, decode_responses=False
+        url,
+        socket_connect_timeout=2.0,
+        socket_timeout=5.0,
+        retry=Retry(NoBackoff(), 0),
+        max_connections=256,
+        decode_responses=False,
     )
 
 

@@ -25,25 +25,41 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, validate_default=True)
 
-    database_url: str = Field(default="", repr=False, description="PostgreSQL 15 or newer; empty: the embedded one of `up`")
-    redis_url: str = Field(default="", repr=False, description="Redis 7.0 or Valkey; redis://, rediss:// or unix://; empty: embedded")
-    policy: Path | None = Field(default=None, description="policy file that is applied at start, on SIGHUP and when it changes on disk")
+    database_url: str = Field(
+        default="", repr=False, description="PostgreSQL 15 or newer; empty: the embedded one of `up`"
+    )
+    redis_url: str = Field(
+        default="", repr=False, description="Redis 7.0 or Valkey; redis://, rediss:// or unix://; empty: embedded"
+    )
+    policy: Path | None = Field(
+        default=None, description="policy file that is applied at start, on SIGHUP and when it changes on disk"
+    )
     data_dir: Path = Field(default=Path(".sluicegate"), description="embedded stores and run state of `up`")
     host: str = Field(default="127.0.0.1", description="address of the tenant port")
     port: int = Field(default=8080, ge=0, le=65535, description="tenant port")
     admin_host: str = Field(default="127.0.0.1", description="address of the operators' port")
     admin_port: int = Field(default=8081, ge=0, le=65535, description="operators' port")
-    admin_url: str = Field(default="", description="operators' port that `send` and `policy apply` speak to when there is no local run")
+    admin_url: str = Field(
+        default="", description="operators' port that `send` and `policy apply` speak to when there is no local run"
+    )
     admin_key: SecretStr | None = Field(default=None, description="operators' key for the same")
-    admin_socket: Path | None = Field(default=None, description="unix socket of a supervised role's own operators' page")
+    admin_socket: Path | None = Field(
+        default=None, description="unix socket of a supervised role's own operators' page"
+    )
     api_workers: int = Field(default=1, ge=1, le=64, description="api processes under `up`")
     egress_workers: int = Field(default=1, ge=1, le=64, description="egress processes under `up`")
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_format: Literal["auto", "json", "console"] = Field(default="auto", description="auto: console on a terminal, else json")
+    log_format: Literal["auto", "json", "console"] = Field(
+        default="auto", description="auto: console on a terminal, else json"
+    )
     data_key: SecretStr | None = Field(default=None, description="encrypts texts at rest: 32 octets in base64 or hex")
-    cell: str = Field(default="c1", pattern=r"^[a-z0-9-]{1,16}$", description="hash tag of this installation's keys in Redis")
+    cell: str = Field(
+        default="c1", pattern=r"^[a-z0-9-]{1,16}$", description="hash tag of this installation's keys in Redis"
+    )
     drain_s: float = Field(default=15.0, gt=0, le=600, description="longest graceful stop of a role, seconds")
-    trusted_proxies: str = Field(default="", description="networks (CIDR, comma separated) whose X-Forwarded-For is believed")
+    trusted_proxies: str = Field(
+        default="", description="networks (CIDR, comma separated) whose X-Forwarded-For is believed"
+    )
 
     @classmethod
     def settings_customise_sources(
@@ -87,7 +103,9 @@ def read_environment(environ: Mapping[str, str], fields: Mapping[str, object]) -
                 raise SettingsInvalid(f"{plain} and {variable} are both set: keep one of them")
             found[known[plain]] = _read_secret(variable, value)
         else:
-            near = difflib.get_close_matches(variable, [*known, *(name + FILE_SUFFIX for name in known)], n=1, cutoff=0.0)
+            near = difflib.get_close_matches(
+                variable, [*known, *(name + FILE_SUFFIX for name in known)], n=1, cutoff=0.0
+            )
             raise SettingsInvalid(f"{variable} is not a setting; did you mean {near[0]}?")
     return found
 
@@ -101,7 +119,9 @@ def load_settings(**flags: Any) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        faults = "; ".join(f"{PREFIX}{str(fault['loc'][0]).upper()}: {fault['msg']}" for fault in error.errors(include_input=False))
+        faults = "; ".join(
+            f"{PREFIX}{str(fault['loc'][0]).upper()}: {fault['msg']}" for fault in error.errors(include_input=False)
+        )
         raise SettingsInvalid(faults) from None
 
 

@@ -1,4 +1,7 @@
-"""Every metric of the gateway (contract section 4) in one table and one registry. No label ever holds a number, a key or text."""
+"""Every metric of the gateway (contract section 4), in one table and one registry.
+
+No label ever holds a number, a key or text.
+"""
 
 from __future__ import annotations
 
@@ -37,44 +40,76 @@ class Metrics:
 
     def _door(self) -> None:
         self.admissions_total = _counter("admissions_total", "Decisions of the door.", "class", "verdict", "reason")
-        self.admission_seconds = _histogram("admission_seconds", "From the parsed request to the answer of the door.", _FAST_S)
+        self.admission_seconds = _histogram(
+            "admission_seconds", "From the parsed request to the answer of the door.", _FAST_S
+        )
         self.segments_admitted_total = _counter("segments_admitted_total", "Segments accepted by the door.", "class")
-        self.predicted_wait_seconds = _gauge("predicted_wait_seconds", "Wait that the door would promise now.", "class", "route")
+        self.predicted_wait_seconds = _gauge(
+            "predicted_wait_seconds", "Wait that the door would promise now.", "class", "route"
+        )
 
     def _queue(self) -> None:
         self.queue_depth = _gauge("queue_depth", "Messages that wait in the index or are leased.", "class", "provider")
-        self.queue_age_seconds = _gauge("queue_age_seconds", "Age of the messages that still wait.", "class", "provider", "quantile")
-        self.queue_wait_seconds = _histogram("queue_wait_seconds", "Wait of a message, measured at its submit.", _WAIT_S, "class")
-        self.oldest_unserved_flow_seconds = _gauge("oldest_unserved_flow_seconds", "Longest time that a flow with work got nothing.", "class")
+        self.queue_age_seconds = _gauge(
+            "queue_age_seconds", "Age of the messages that still wait.", "class", "provider", "quantile"
+        )
+        self.queue_wait_seconds = _histogram(
+            "queue_wait_seconds", "Wait of a message, measured at its submit.", _WAIT_S, "class"
+        )
+        self.oldest_unserved_flow_seconds = _gauge(
+            "oldest_unserved_flow_seconds", "Longest time that a flow with work got nothing.", "class"
+        )
         self.tenant_queue_depth = _gauge("tenant_queue_depth", "Waiting messages of the 20 largest tenants.", "tenant")
-        self.destination_queue_depth = _gauge("destination_queue_depth", "Waiting messages of the 20 largest destinations.", "destination")
+        self.destination_queue_depth = _gauge(
+            "destination_queue_depth", "Waiting messages of the 20 largest destinations.", "destination"
+        )
         self.route_queue_depth = _gauge("route_queue_depth", "Waiting messages by route.", "route")
-        self.application_queue_depth = _gauge("application_queue_depth", "Waiting messages of the 20 largest applications.", "tenant", "application")
+        self.application_queue_depth = _gauge(
+            "application_queue_depth", "Waiting messages of the 20 largest applications.", "tenant", "application"
+        )
         self.limit_wait_seconds = _histogram("limit_wait_seconds", "How long a limit held work back.", _WAIT_S, "scope")
         self.index_drift = _gauge("index_drift", "Ledger count minus index count of a line at the last check.", "line")
 
     def _egress(self) -> None:
-        self.submits_total = _counter("submits_total", "Answers to submit_sm.", "provider", "session", "outcome", "attempt")
+        self.submits_total = _counter(
+            "submits_total", "Answers to submit_sm.", "provider", "session", "outcome", "attempt"
+        )
         self.segments_submitted_total = _counter("segments_submitted_total", "submit_sm written to carriers.", "class")
-        self.submit_response_seconds = _histogram("submit_response_seconds", "From submit_sm to submit_sm_resp.", _FAST_S, "provider")
-        self.carrier_errors_total = _counter("carrier_errors_total", "submit_sm_resp with a command_status other than ESME_ROK.", "provider", "status")
+        self.submit_response_seconds = _histogram(
+            "submit_response_seconds", "From submit_sm to submit_sm_resp.", _FAST_S, "provider"
+        )
+        self.carrier_errors_total = _counter(
+            "carrier_errors_total", "submit_sm_resp with a command_status other than ESME_ROK.", "provider", "status"
+        )
         self.session_state = _gauge("session_state", "1 for the state that a session is in.", "session", "state")
         self.session_window_used = _gauge("session_window_used", "Unanswered requests of a session.", "session")
         self.session_rate_per_s = _gauge("session_rate_per_s", "Rate that a session is allowed now.", "session")
         self.reconnects_total = _counter("reconnects_total", "Connections begun again after a loss.", "session")
         self.claim_seconds = _histogram("claim_seconds", "Duration of a claim transaction.", _FAST_S)
         self.unconfirmed_total = _counter("unconfirmed_total", "Submits whose answer was lost.", "provider")
-        self.possible_duplicates_total = _counter("possible_duplicates_total", "Messages submitted again after a doubt.")
+        self.possible_duplicates_total = _counter(
+            "possible_duplicates_total", "Messages submitted again after a doubt."
+        )
         self.retry_share_ratio = _gauge("retry_share_ratio", "Retries per first attempt, last minute.", "provider")
-        self.expired_total = _counter("expired_total", "Messages that our own deadlines ended.", "class", "cause", "stage")
-        self.suppressed_total = _counter("suppressed_total", "Messages stopped by the last check before submit.", "reason")
+        self.expired_total = _counter(
+            "expired_total", "Messages that our own deadlines ended.", "class", "cause", "stage"
+        )
+        self.suppressed_total = _counter(
+            "suppressed_total", "Messages stopped by the last check before submit.", "reason"
+        )
 
     def _receipts_and_callbacks(self) -> None:
         self.receipts_total = _counter("receipts_total", "Receipts by the carrier's word.", "provider", "state")
-        self.receipt_delay_seconds = _histogram("receipt_delay_seconds", "From sent to the final receipt.", _DELAY_S, "provider")
+        self.receipt_delay_seconds = _histogram(
+            "receipt_delay_seconds", "From sent to the final receipt.", _DELAY_S, "provider"
+        )
         self.receipt_inbox_depth = _gauge("receipt_inbox_depth", "Receipts not merged yet, unmatched ones included.")
-        self.receipt_inbox_oldest_seconds = _gauge("receipt_inbox_oldest_seconds", "Age of the oldest receipt not merged yet.")
-        self.receipt_coverage_ratio = _gauge("receipt_coverage_ratio", "Share of sent messages with a final receipt.", "provider")
+        self.receipt_inbox_oldest_seconds = _gauge(
+            "receipt_inbox_oldest_seconds", "Age of the oldest receipt not merged yet."
+        )
+        self.receipt_coverage_ratio = _gauge(
+            "receipt_coverage_ratio", "Share of sent messages with a final receipt.", "provider"
+        )
         self.callbacks_total = _counter("callbacks_total", "Tries of callbacks.", "outcome")
         self.callback_backlog = _gauge("callback_backlog", "Callbacks that wait or are retried.")
         self.callback_oldest_seconds = _gauge("callback_oldest_seconds", "Age of the oldest callback that waits.")
@@ -82,12 +117,16 @@ class Metrics:
     def _house(self) -> None:
         self.policy_version = _gauge("policy_version", "Policy version in use.")
         self.policy_reloads_total = _counter("policy_reloads_total", "Policies applied or refused.", "result")
-        self.messages_oldest_seconds = _gauge("messages_oldest_seconds", "Age of the oldest message in a status that is not final.", "status")
+        self.messages_oldest_seconds = _gauge(
+            "messages_oldest_seconds", "Age of the oldest message in a status that is not final.", "status"
+        )
         self.clock_offset_seconds = _gauge("clock_offset_seconds", "Queue's clock minus the local wall clock.", "role")
         self.clock_doubtful = _gauge("clock_doubtful", "1 while deadlines cannot be judged.", "role")
         self.sweep_lag_seconds = _gauge("sweep_lag_seconds", "How late the oldest due row of a sweep is.", "sweep")
         self.partitions_ahead_days = _gauge("partitions_ahead_days", "Days for which partitions exist already.")
-        self.role_restarts_total = _counter("role_restarts_total", "Roles and stores that died and were started again.", "part")
+        self.role_restarts_total = _counter(
+            "role_restarts_total", "Roles and stores that died and were started again.", "part"
+        )
 
 
 metrics = Metrics()

@@ -45,7 +45,7 @@ def start(command: ChildCommand) -> subprocess.Popen[bytes]:
         identity = {"user": command.uid, "group": command.gid, "extra_groups": []}
     output: IO[bytes] | None = open(command.log, "ab") if command.log is not None else None  # noqa: SIM115
     try:
-        return subprocess.Popen(  # noqa: PLW1509 - the hook calls only prctl, kill and getppid
+        return subprocess.Popen(
             list(command.arguments),
             env=None if command.environment is None else dict(command.environment),
             cwd=command.directory,
@@ -86,13 +86,18 @@ async def exited(child: subprocess.Popen[bytes]) -> int:
         return int(child.returncode)
     descriptor = os.pidfd_open(child.pid)
     gone: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(descriptor, lambda: gone.done() or gone.set_result(None))
+    loop.add_reader(descriptor, _settle, gone)
     try:
         await gone
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
     return child.wait()
+
+
+def _settle(gone: asyncio.Future[None]) -> None:
+    if not gone.done():
+        gone.set_result(None)
 
 
 async def stop(child: subprocess.Popen[bytes], *steps: tuple[signal.Signals, float]) -> int:
@@ -133,18 +138,20 @@ def alive(pid: int) -> bool:
     return True
 
 
-def command_line(pid: int) -> str:
-    """The command line of a process, empty where it is gone or not readable."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-    except OSError:
-        return ""
+def working_in(directory: Path) -> list[int]:
+    """Processes whose working directory this is (Linux; elsewhere none is told)."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.readlink(entry / "cwd") == str(directory):
+                found.append(int(entry.name))
+    return sorted(found)
 
 
-def wait_gone(pid: int, patience_s: float) -> bool:
-    """Waits until a process that is not our child is gone; False where it is still there after `patience_s`."""
+def wait_all_gone(pids: Sequence[int], patience_s: float) -> bool:
+    """Waits until processes that are not our children are gone; False where one is still there after `patience_s`."""
     until = time.monotonic() + patience_s
-    while alive(pid):
+    while any(alive(pid) for pid in pids):
         if time.monotonic() > until:
             return False
         time.sleep(0.05)

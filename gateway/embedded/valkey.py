@@ -55,7 +55,10 @@ class ValkeyServer:
         """Starts the server; an old socket of a killed one is replaced."""
         self._program = self._program or valkey_program(self._home)
         configuration = self._directory / "valkey.conf"
-        write_private(configuration, _CONFIGURATION.format(socket=self._socket, password=self._password, directory=self._directory))
+        write_private(
+            configuration,
+            _CONFIGURATION.format(socket=self._socket, password=self._password, directory=self._directory),
+        )
         self._home.give(configuration)
         self._socket.unlink(missing_ok=True)
         self.child = child.start(

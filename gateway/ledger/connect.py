@@ -18,12 +18,16 @@ async def connect(url: str, **options: Any) -> asyncpg.Connection[Any]:
     `options` go to asyncpg (server_settings are merged). Raises what asyncpg raises.
     """
     settings = _SERVER_SETTINGS | options.pop("server_settings", {})
-    connection = await asyncpg.connect(url, server_settings=settings, timeout=options.pop("timeout", _CONNECT_S), **options)
+    connection = await asyncpg.connect(
+        url, server_settings=settings, timeout=options.pop("timeout", _CONNECT_S), **options
+    )
     await prepare(connection)
     return connection
 
 
-async def open_pool(url: str, *, min_size: int = 1, max_size: int = 10, command_timeout: float | None = 30.0) -> asyncpg.Pool[Any]:
+async def open_pool(
+    url: str, *, min_size: int = 1, max_size: int = 10, command_timeout: float | None = 30.0
+) -> asyncpg.Pool[Any]:
     """A pool of connections as `connect` makes them; a statement is given up after `command_timeout` seconds."""
     return await asyncpg.create_pool(
         url,

@@ -93,10 +93,14 @@ async def _apply_missing(connection: Any, migrations: Sequence[Migration]) -> li
     await connection.execute(
         "CREATE TABLE IF NOT EXISTS schema_migrations (version integer PRIMARY KEY, name text NOT NULL, sha256 text NOT NULL, applied_at bigint NOT NULL)"
     )
-    done = {row["version"]: row for row in await connection.fetch("SELECT version, name, sha256 FROM schema_migrations")}
+    done = {
+        row["version"]: row for row in await connection.fetch("SELECT version, name, sha256 FROM schema_migrations")
+    }
     newest = migrations[-1].version
     if done and max(done) > newest:
-        raise MigrationRefused(f"the database is at schema {max(done)}, this release knows {newest}: start the newer release")
+        raise MigrationRefused(
+            f"the database is at schema {max(done)}, this release knows {newest}: start the newer release"
+        )
     made: list[str] = []
     for migration in migrations:
         if (row := done.get(migration.version)) is not None:

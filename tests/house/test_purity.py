@@ -15,7 +15,9 @@ FORBIDDEN_MODULES = frozenset({
     "time", "random", "secrets", "asyncio", "logging", "socket", "threading", "subprocess", "os", "structlog", "redis", "asyncpg", "aiohttp",
     "uvicorn", "starlette", "fastapi", "prometheus_client", "smpplib", "httpx", "requests",
 })  # fmt: skip
-FORBIDDEN_CALLS = frozenset({"datetime.now", "datetime.utcnow", "datetime.today", "date.today", "uuid.uuid4", "uuid.uuid1", "uuid4", "uuid1"})
+FORBIDDEN_CALLS = frozenset(
+    {"datetime.now", "datetime.utcnow", "datetime.today", "date.today", "uuid.uuid4", "uuid.uuid1", "uuid4", "uuid1"}
+)
 
 
 def modules() -> list[Path]:
@@ -29,7 +31,11 @@ def sins(tree: ast.AST) -> list[str]:
             case ast.Await() | ast.AsyncFunctionDef() | ast.AsyncFor() | ast.AsyncWith():
                 found.append(f"{node.lineno}: asynchronous code")
             case ast.Import(names=names):
-                found += [f"{node.lineno}: imports {alias.name}" for alias in names if alias.name.split(".")[0] in FORBIDDEN_MODULES]
+                found += [
+                    f"{node.lineno}: imports {alias.name}"
+                    for alias in names
+                    if alias.name.split(".")[0] in FORBIDDEN_MODULES
+                ]
             case ast.ImportFrom(module=str(module), level=0) if module.split(".")[0] in FORBIDDEN_MODULES:
                 found.append(f"{node.lineno}: imports {module}")
             case ast.Call(func=function) if ast.unparse(function) in FORBIDDEN_CALLS:

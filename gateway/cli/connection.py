@@ -1,0 +1,126 @@
+"""How a verb finds the gateway: a local run by its data directory, or the two URLs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from gateway.cli.output import Failed
+
+T = TypeVar("T")
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Data directory of a local run (default ./.sluicegate).", show_default=False),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
+
+
+def settings_of(**flags: Any) -> Any:
+    """Settings from environment and flags; wrong ones are wrong usage (exit code 2)."""
+    from gateway.settings import SettingsInvalid, load_settings
+
+    try:
+        return load_settings(**flags)
+    except SettingsInvalid as error:
+        raise Failed(str(error), 2) from error
+
+
+def local_run(data_dir: Path | None) -> Any:
+    """The running gateway of the data directory, None where nothing runs there."""
+    from gateway.supervisor.run_file import read
+
+    return read(settings_of(data_dir=data_dir).data_dir)
+
+
+def store_urls(data_dir: Path | None) -> tuple[str, str]:
+    """Database and Redis URLs: configured ones, else those of the local run. Raises Failed."""
+    settings = settings_of(data_dir=data_dir)
+    if settings.database_url:
+        return settings.database_url, settings.redis_url
+    run = local_run(data_dir)
+    if run is None:
+        raise Failed(
+            f"nothing runs in {settings.data_dir}: start it with `sluicegate up`,"
+            " or set SLUICEGATE_DATABASE_URL and SLUICEGATE_REDIS_URL"
+        )
+    return run.database_url, run.redis_url
+
+
+@asynccontextmanager
+async def database(data_dir: Path | None) -> AsyncIterator[Any]:
+    """A connection to the ledger. Raises Failed where it does not answer."""
+    import asyncpg
+
+    from gateway.ledger.connect import connect
+
+    url, _ = store_urls(data_dir)
+    try:
+        connection = await connect(url)
+    except (OSError, TimeoutError, asyncpg.PostgresError) as error:
+        raise Failed(f"PostgreSQL does not answer: {error}") from error
+    try:
+        yield connection
+    except asyncpg.UndefinedTableError as error:
+        raise Failed("the database has no schema yet: run `sluicegate migrate`") from error
+    finally:
+        await connection.close()
+
+
+class Operators:
+    """The operators' port as a client; by the local run's own token, or by address and key from the environment."""
+
+    def __init__(self, data_dir: Path | None) -> None:
+        settings = settings_of(data_dir=data_dir)
+        run = local_run(data_dir)
+        if settings.admin_url or run is None:
+            if settings.admin_key is None:
+                raise Failed(
+                    f"nothing runs in {settings.data_dir}: start it with `sluicegate up`,"
+                    " or set SLUICEGATE_ADMIN_URL and SLUICEGATE_ADMIN_KEY"
+                )
+            self.url = settings.admin_url.rstrip("/") or f"http://{settings.admin_host}:{settings.admin_port}"
+            self._key = settings.admin_key.get_secret_value()
+        else:
+            self.url, self._key = run.operators_url, run.operators_token
+
+    async def ask(
+        self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
+    ) -> tuple[int, Any]:
+        """One call: status and parsed answer. Raises Failed where the port does not answer."""
+        import aiohttp
+        import orjson
+
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": kind}
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as client,
+                client.request(method, self.url + path, data=body, headers=headers) as answer,
+            ):
+                raw = await answer.read()
+        except (OSError, TimeoutError, aiohttp.ClientError) as error:
+            raise Failed(f"the operators' port at {self.url} does not answer ({type(error).__name__})") from error
+        try:
+            return answer.status, orjson.loads(raw) if raw else None
+        except orjson.JSONDecodeError:
+            return answer.status, {"title": raw.decode(errors="replace")[:200]}
+
+
+def refused(answer: Any) -> Failed:
+    """The failure that a problem stands for."""
+    if not isinstance(answer, dict):
+        return Failed("refused")
+    lines = [str(answer.get("detail") or answer.get("title") or "refused")]
+    for fault in answer.get("errors") or []:
+        where = fault.get("pointer") or (f"line {fault.get('line')}: {fault.get('path')}" if "line" in fault else "")
+        lines.append(f"  {where}: {fault.get('message')}")
+    return Failed("\n".join(lines))
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a verb's work."""
+    return asyncio.run(work)

@@ -1,0 +1,138 @@
+"""Verbs for one message by hand: send, message."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gateway.cli.connection import AsJson, DataDir, Operators, database, local_run, refused, run, settings_of
+from gateway.cli.output import Failed, tell, tell_json, tell_pairs, tell_table
+
+_LOOK_S = 0.25
+_SHOWN = (
+    "id",
+    "tenant",
+    "status",
+    "final",
+    "class",
+    "to",
+    "from",
+    "segments",
+    "route",
+    "created_at",
+    "submit_by",
+    "expires_at",
+    "not_before",
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the verbs."""
+
+    @app.command()
+    def send(
+        to: Annotated[str, typer.Option("--to", help="E.164 number with +.")],
+        text: Annotated[str, typer.Option("--text", help="What the handset shows.")],
+        tenant: Annotated[str, typer.Option("--tenant", help="For whom.")] = "demo",
+        class_name: Annotated[
+            str | None,
+            typer.Option("--class", help="otp, transactional, marketing or non_priority.", show_default=False),
+        ] = None,
+        sender: Annotated[
+            str | None, typer.Option("--from", help="Sender (default: the tenant's).", show_default=False)
+        ] = None,
+        wait: Annotated[
+            bool, typer.Option("--wait", help="Wait for its end; exit code 1 unless it was delivered.")
+        ] = False,
+        timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Longest wait, seconds.")] = 60.0,
+        data_dir: DataDir = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Send one message by hand, through the same door as a tenant's call.
+
+        Example: sluicegate send --to +447700900123 --text "Hello" --wait
+        """
+        fields = {"tenant": tenant, "to": to, "text": text, "class": class_name, "from": sender}
+        message = run(
+            _send(
+                {name: value for name, value in fields.items() if value is not None},
+                timeout if wait else None,
+                data_dir,
+            )
+        )
+        if as_json:
+            tell_json(message)
+        else:
+            show(message)
+        if wait and message["status"] not in ("delivered", "sent"):
+            raise typer.Exit(1)
+
+    @app.command()
+    def message(
+        message_id: Annotated[str, typer.Argument(metavar="ID")], data_dir: DataDir = None, as_json: AsJson = False
+    ) -> None:
+        """Show a message with both state columns and its timeline.
+
+        Example: sluicegate message msg_0199f3a6c1d27c3e8a4b5c6d7e8f9a0b
+        """
+        found = run(_find(message_id, data_dir))
+        if as_json:
+            tell_json(found)
+        else:
+            show(found)
+
+
+def show(message: dict[str, Any]) -> None:
+    """A message for people."""
+    pairs = {name: message.get(name) for name in _SHOWN if message.get(name) is not None}
+    for name in ("delivery", "expiry", "error"):
+        if message.get(name):
+            pairs[name] = ", ".join(f"{key} {value}" for key, value in message[name].items() if value is not None)
+    tell_pairs(pairs)
+    if message.get("events"):
+        tell("")
+        tell_table(
+            ["seq", "at", "what", "cause"],
+            [(one["seq"], one["at"], one["type"], one.get("cause")) for one in message["events"]],
+        )
+
+
+async def _send(fields: dict[str, str], wait_s: float | None, data_dir: Path | None) -> dict[str, Any]:
+    operators = Operators(data_dir)
+    code, answer = await operators.ask("POST", "/admin/messages", json.dumps(fields).encode())
+    if code != 202:
+        raise refused(answer)
+    message: dict[str, Any] = answer
+    until = time.monotonic() + (wait_s or 0.0)
+    while wait_s is not None and not message["final"]:
+        if time.monotonic() > until:
+            raise Failed(f"{message['id']} is {message['status']} after {wait_s:g} s")
+        await asyncio.sleep(_LOOK_S)
+        code, message = await operators.ask("GET", f"/admin/messages/{message['id']}")
+        if code != 200:
+            raise refused(message)
+    return message
+
+
+async def _find(message_id: str, data_dir: Path | None) -> dict[str, Any]:
+    settings = settings_of(data_dir=data_dir)
+    if settings.admin_url or (not settings.database_url and local_run(data_dir) is not None):
+        code, found = await Operators(data_dir).ask("GET", f"/admin/messages/{message_id}")
+        if code != 200:
+            raise refused(found)
+        return dict(found)
+    from gateway.domain import ids
+    from gateway.operators.admin_messages import timeline
+
+    uuid = ids.read(message_id)
+    if uuid is not None:
+        async with database(data_dir) as conn:
+            shown = await timeline(conn, uuid)
+        if shown is not None:
+            return shown
+    raise Failed("There is no such message")

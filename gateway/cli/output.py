@@ -1,0 +1,68 @@
+"""What people and programs read: tables by rich, JSON with --json, errors on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+
+class Failed(Exception):
+    """The verb was refused or failed; the text goes to standard error, `code` is the exit code."""
+
+    def __init__(self, text: str, code: int = 1) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def tell(text: str) -> None:
+    """A line on standard output."""
+    sys.stdout.write(text + "\n")
+
+
+def tell_error(text: str) -> None:
+    """A line on standard error."""
+    sys.stderr.write(f"sluicegate: {text}\n")
+
+
+def tell_json(content: Any) -> None:
+    """JSON on standard output."""
+    tell(json.dumps(content, indent=2, default=str, ensure_ascii=False))
+
+
+def tell_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+    """A table on standard output; names and values are shown as they are, not as markup."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*(Text("-" if value is None else str(value)) for value in row))
+    Console(soft_wrap=True).print(table)
+
+
+def tell_pairs(pairs: Mapping[str, Any]) -> None:
+    """Names and values, one a line."""
+    width = max((len(name) for name in pairs), default=0)
+    for name, value in pairs.items():
+        tell(f"{name:<{width}}  {'-' if value is None else value}")
+
+
+def instant(at_ms: int | None) -> str | None:
+    """A UTC instant for people; None stays None."""
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def span(milliseconds: float | None) -> str:
+    """A duration for people."""
+    if milliseconds is None:
+        return "?"
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")):
+        if milliseconds >= size:
+            return f"{milliseconds / size:.3g} {unit}"
+    return f"{milliseconds:.0f} ms"

@@ -1,0 +1,79 @@
+"""`/admin/messages`: one message by hand, and the timeline of any message."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.api.desk import TenantRef
+from gateway.domain import ids
+from gateway.domain.message import message_object, parts
+from gateway.domain.message import timeline as events
+from gateway.ledger import queries
+from gateway.operators.answers import json, json_object, problem
+from gateway.operators.desk import Desk
+
+
+async def send_by_hand(desk: Desk, request: Request, _actor: str) -> Response:
+    """Submits a message for a tenant through the same door as its own calls: `{"tenant": name, ...message fields}`."""
+    given = json_object(request)
+    if given is None:
+        return problem(400, "request.malformed", "The body is a JSON object")
+    tenant = given.pop("tenant", None)
+    if not isinstance(tenant, str):
+        return problem(
+            422,
+            "request.invalid",
+            "tenant names an account",
+            errors=[{"pointer": "/tenant", "message": "must be a name"}],
+        )
+    tenant_id = await desk.rt.pool.fetchval("SELECT id FROM tenants WHERE name = $1", tenant)
+    if tenant_id is None:
+        return problem(
+            422,
+            "request.invalid",
+            f"There is no tenant {tenant}",
+            errors=[{"pointer": "/tenant", "message": "is not an account"}],
+        )
+    key = request.headers.get("idempotency-key") or f"by-hand-{secrets.token_hex(12)}"
+    answer = await desk.door().submit(TenantRef(tenant_id, tenant), orjson.dumps(given), key)
+    return Response(
+        answer.body,
+        answer.status,
+        headers={name.decode("latin-1"): value.decode("latin-1") for name, value in answer.headers},
+    )
+
+
+async def message_by_id(desk: Desk, request: Request, _actor: str) -> Response:
+    """Any tenant's message with both state columns and its timeline."""
+    message_id = ids.read(request.path_params["id"])
+    if message_id is not None:
+        async with desk.rt.pool.acquire() as conn:
+            shown = await timeline(conn, message_id)
+        if shown is not None:
+            return json(shown)
+    return problem(404, "not_found", "There is no such message")
+
+
+async def timeline(conn: asyncpg.Connection[Any], message_id: UUID) -> dict[str, Any] | None:
+    """A message as its tenant sees it, and whose it is; None where there is none."""
+    owner = await conn.fetchrow(
+        "SELECT t.id, t.name FROM messages m JOIN tenants t ON t.id = m.tenant_id WHERE m.day = $1 AND m.id = $2",
+        ids.day_of(message_id),
+        message_id,
+    )
+    found = await queries.find(conn, owner["id"], message_id) if owner is not None else None
+    if owner is None or found is None:
+        return None
+    shown = message_object(found.row, sending=found.row["sending"])
+    shown["tenant"] = owner["name"]
+    if found.row["segments"] > 1:
+        shown["parts"] = parts(found.row, found.accepted_parts, found.history)
+    shown["events"] = events(found.row, found.history)
+    return shown

@@ -1,0 +1,32 @@
+"""Answers of the operators' port: JSON and RFC 9457 problems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+PROBLEM = "application/problem+json"
+
+
+def json(content: Any, status: int = 200) -> Response:
+    """A JSON answer."""
+    return Response(orjson.dumps(content), status, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def problem(status: int, code: str, title: str, **members: Any) -> Response:
+    """A problem; `code` is stable and dotted."""
+    body = {"type": "about:blank", "title": title, "status": status, "code": code, **members}
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    return Response(orjson.dumps(body), status, media_type=PROBLEM, headers=headers | {"Cache-Control": "no-store"})
+
+
+def json_object(request: Request) -> dict[str, Any] | None:
+    """The body that `read_body` kept, as a JSON object; None where it is none."""
+    try:
+        content = orjson.loads(request.state.body)
+    except orjson.JSONDecodeError:
+        return None
+    return content if isinstance(content, dict) else None

@@ -1,0 +1,134 @@
+"""One look at a running gateway: processes, classes, providers, sessions, policy (contract section 1, `status`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import asyncpg
+
+from gateway.domain.ids import rfc3339
+from gateway.policy.rules.snapshot import Policy
+from scheduler.core.asks import IndexReport, LineReport
+from scheduler.store.scheduler import IndexUnavailable, Scheduler
+
+STALE_MS = 6_000  # three heartbeats
+_FORGOTTEN_MS = 60_000
+_PROCESSES = """
+SELECT id, role, worker, pid, host, started_at, heartbeat_at, policy_version, policy_error, report
+  FROM processes WHERE ended_at IS NULL AND heartbeat_at > $1 ORDER BY role, worker, id
+"""
+
+
+async def look(pool: asyncpg.Pool[Any], scheduler: Scheduler, policy: Policy, now_at: int) -> dict[str, Any]:
+    """The whole status as JSON-ready values; what cannot be asked now is null, never guessed.
+
+    Raises what PostgreSQL's client raises when it is away.
+    """
+    rows = await pool.fetch(_PROCESSES, now_at - _FORGOTTEN_MS)
+    index: IndexReport | None
+    try:
+        index = await scheduler.report()
+    except IndexUnavailable:
+        index = None
+    return {
+        "at": rfc3339(now_at),
+        "policy_version": policy.version,
+        "processes": [_process(row, policy.version, now_at) for row in rows],
+        "classes": _classes(policy, index),
+        "providers": _providers(policy, index),
+        "sessions": _sessions(policy, rows),
+        "routes": {
+            name: {"provider": route.provider, "prefixes": list(route.prefixes), "preference": route.preference}
+            for name, route in policy.routes.items()
+        },
+        "scopes": _scopes(index),
+    }
+
+
+def _process(row: Mapping[str, Any], version: int, now_at: int) -> dict[str, Any]:
+    silent_ms = max(0, now_at - row["heartbeat_at"])
+    return {
+        "id": row["id"],
+        "role": row["role"],
+        "worker": row["worker"],
+        "pid": row["pid"],
+        "host": row["host"],
+        "healthy": silent_ms < STALE_MS and row["policy_error"] is None and row["policy_version"] in (version, None),
+        "policy_version": row["policy_version"],
+        "policy_error": row["policy_error"],
+        "started_at": rfc3339(row["started_at"]),
+        "silent_ms": silent_ms,
+        "not_ready": row["report"].get("not_ready"),
+    }
+
+
+def _classes(policy: Policy, index: IndexReport | None) -> dict[str, Any]:
+    return {
+        name: {
+            "weight": rules.weight,
+            "wait_budget_ms": rules.wait_budget_ms,
+            "door_limit_ms": int(rules.wait_budget_ms * rules.door_share),
+            **_sum([line for (_, cls), line in index.lines.items() if cls == name] if index else None),
+        }
+        for name, rules in policy.classes.items()
+    }
+
+
+def _providers(policy: Policy, index: IndexReport | None) -> dict[str, Any]:
+    return {
+        name: {
+            "rate_per_s": provider.limits.rate_per_s if provider.limits else None,
+            "sessions": sorted(provider.sessions),
+            **_sum([line for (carrier, _), line in index.lines.items() if carrier == name] if index else None),
+        }
+        for name, provider in policy.providers.items()
+    }
+
+
+def _sum(lines: list[LineReport] | None) -> dict[str, Any]:
+    if lines is None:
+        return {"queue_depth": None, "queue_age_ms": None, "drain_per_s": None}
+    return {
+        "queue_depth": sum(line.depth for line in lines),
+        "queue_age_ms": max((line.oldest_ms for line in lines), default=0),
+        "drain_per_s": round(sum(line.drain_per_s for line in lines), 2),
+    }
+
+
+def _sessions(policy: Policy, rows: list[Any]) -> dict[str, Any]:
+    told: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        for name, report in dict(row["report"].get("sessions") or {}).items():
+            told[name] = {"worker": row["worker"], **(report if isinstance(report, dict) else {"state": report})}
+    return {
+        session.name: {
+            "provider": provider.name,
+            "address": f"{session.host}:{session.port}",
+            "bind": session.bind,
+            "window": session.window,
+            "rate_per_s": session.limits.rate_per_s if session.limits else None,
+            "worker": None,
+            "state": "closed",
+            **told.get(session.name, {}),
+        }
+        for provider in policy.providers.values()
+        for session in provider.sessions.values()
+    }
+
+
+def _scopes(index: IndexReport | None) -> list[dict[str, Any]]:
+    if index is None:
+        return []
+    held = sorted(index.scopes.items(), key=lambda item: -item[1].held_ms)[:20]
+    return [
+        {
+            "kind": kind,
+            "name": name,
+            "waiting": scope.waiting,
+            "tokens": round(scope.tokens, 2),
+            "held_ms": scope.held_ms,
+            "paused": scope.paused,
+        }
+        for (kind, name), scope in held
+    ]

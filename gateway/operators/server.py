@@ -1,0 +1,47 @@
+"""A small HTTP server inside a process that has its own signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+_STOP_S = 3
+
+
+class _QuietServer(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals belong to the role, not to its operators' page."""
+        yield
+
+
+class OperatorsServer:
+    """Serves an ASGI app on one listening socket while the context is open."""
+
+    def __init__(self, app: Any, listener: socket.socket) -> None:
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", ws="none", timeout_graceful_shutdown=_STOP_S, timeout_keep_alive=5,
+            server_header=False, limit_concurrency=200, proxy_headers=False,
+        )  # fmt: skip
+        self._server = _QuietServer(config)
+        self._listener = listener
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> OperatorsServer:
+        self._task = asyncio.get_running_loop().create_task(
+            self._server.serve(sockets=[self._listener]), name="operators' port"
+        )
+        while not self._server.started and not self._task.done():
+            await asyncio.sleep(0.005)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._listener.close()

@@ -1,0 +1,1 @@
+"""One machine, all roles: what `sluicegate up` starts, watches and stops."""
