@@ -58,26 +58,36 @@ class Unknown(Pdu):
 
 @dataclass(slots=True, repr=False)
 class GenericNack(Pdu):
+    """Answers a PDU that could not be read, or whose command is unknown (section 4.3)."""
+
     COMMAND_ID: ClassVar[int] = c.GENERIC_NACK
 
 
 @dataclass(slots=True, repr=False)
 class Unbind(Pdu):
+    """Asks to end the session (section 4.2.1)."""
+
     COMMAND_ID: ClassVar[int] = c.UNBIND
 
 
 @dataclass(slots=True, repr=False)
 class UnbindResp(Pdu):
+    """Ends the session (section 4.2.2)."""
+
     COMMAND_ID: ClassVar[int] = c.response_of(c.UNBIND)
 
 
 @dataclass(slots=True, repr=False)
 class EnquireLink(Pdu):
+    """Asks whether the peer is still there (section 4.11.1)."""
+
     COMMAND_ID: ClassVar[int] = c.ENQUIRE_LINK
 
 
 @dataclass(slots=True, repr=False)
 class EnquireLinkResp(Pdu):
+    """Says that it is (section 4.11.2)."""
+
     COMMAND_ID: ClassVar[int] = c.response_of(c.ENQUIRE_LINK)
 
 
@@ -106,16 +116,22 @@ class Bind(Pdu):
 
 @dataclass(slots=True, repr=False)
 class BindReceiver(Bind):
+    """Binds an ESME that only receives (section 4.1.3)."""
+
     COMMAND_ID: ClassVar[int] = c.BIND_RECEIVER
 
 
 @dataclass(slots=True, repr=False)
 class BindTransmitter(Bind):
+    """Binds an ESME that only submits (section 4.1.1)."""
+
     COMMAND_ID: ClassVar[int] = c.BIND_TRANSMITTER
 
 
 @dataclass(slots=True, repr=False)
 class BindTransceiver(Bind):
+    """Binds an ESME that does both (section 4.1.5)."""
+
     COMMAND_ID: ClassVar[int] = c.BIND_TRANSCEIVER
 
 
@@ -130,21 +146,29 @@ class BindResp(Pdu):
 
 @dataclass(slots=True, repr=False)
 class BindReceiverResp(BindResp):
+    """Section 4.1.4."""
+
     COMMAND_ID: ClassVar[int] = c.response_of(c.BIND_RECEIVER)
 
 
 @dataclass(slots=True, repr=False)
 class BindTransmitterResp(BindResp):
+    """Section 4.1.2."""
+
     COMMAND_ID: ClassVar[int] = c.response_of(c.BIND_TRANSMITTER)
 
 
 @dataclass(slots=True, repr=False)
 class BindTransceiverResp(BindResp):
+    """Section 4.1.6."""
+
     COMMAND_ID: ClassVar[int] = c.response_of(c.BIND_TRANSCEIVER)
 
 
 @dataclass(slots=True, repr=False)
 class Outbind(Pdu):
+    """The MC asks the ESME to bind as receiver (section 4.1.7); it has no response."""
+
     COMMAND_ID: ClassVar[int] = c.OUTBIND
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("system_id", 16, e.RINVSYSID), Field("password", 9, e.RINVPASWD))
 
@@ -177,11 +201,15 @@ class ShortMessage(Pdu):
 
 @dataclass(slots=True, repr=False)
 class SubmitSm(ShortMessage):
+    """A segment from the ESME to the MC (section 4.4.1)."""
+
     COMMAND_ID: ClassVar[int] = c.SUBMIT_SM
 
 
 @dataclass(slots=True, repr=False)
 class DeliverSm(ShortMessage):
+    """A receipt or a message from a handset, from the MC to the ESME (section 4.6.1)."""
+
     COMMAND_ID: ClassVar[int] = c.DELIVER_SM
 
 
@@ -196,21 +224,29 @@ class MessageResp(Pdu):
 
 @dataclass(slots=True, repr=False)
 class SubmitSmResp(MessageResp):
+    """The MC's answer with the id it gave the segment (section 4.4.2)."""
+
     COMMAND_ID: ClassVar[int] = c.response_of(c.SUBMIT_SM)
 
 
 @dataclass(slots=True, repr=False)
 class DeliverSmResp(MessageResp):
+    """The ESME's answer; its message_id is unused (section 4.6.2)."""
+
     COMMAND_ID: ClassVar[int] = c.response_of(c.DELIVER_SM)
 
 
 @dataclass(slots=True, repr=False)
 class DataSmResp(MessageResp):
+    """Section 4.7.2."""
+
     COMMAND_ID: ClassVar[int] = c.response_of(c.DATA_SM)
 
 
 @dataclass(slots=True, repr=False)
 class DataSm(Pdu):
+    """A message in either direction whose text is in message_payload (section 4.7.1)."""
+
     COMMAND_ID: ClassVar[int] = c.DATA_SM
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("service_type", 6, e.RINVSERTYP),
@@ -239,6 +275,8 @@ class DataSm(Pdu):
 
 @dataclass(slots=True, repr=False)
 class AlertNotification(Pdu):
+    """A handset became reachable (section 4.12.1); it has no response."""
+
     COMMAND_ID: ClassVar[int] = c.ALERT_NOTIFICATION
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("source_addr_ton", INTEGER, e.RINVCMDLEN),
@@ -259,6 +297,8 @@ class AlertNotification(Pdu):
 
 @dataclass(slots=True, repr=False)
 class QuerySm(Pdu):
+    """Asks for the state of a message (section 4.8.1)."""
+
     COMMAND_ID: ClassVar[int] = c.QUERY_SM
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("message_id", 65, e.RINVMSGID),
@@ -275,6 +315,8 @@ class QuerySm(Pdu):
 
 @dataclass(slots=True, repr=False)
 class QuerySmResp(Pdu):
+    """Section 4.8.2."""
+
     COMMAND_ID: ClassVar[int] = c.response_of(c.QUERY_SM)
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("message_id", 65, e.RINVMSGID),
@@ -291,6 +333,8 @@ class QuerySmResp(Pdu):
 
 @dataclass(slots=True, repr=False)
 class CancelSm(Pdu):
+    """Asks to cancel a message (section 4.9.1)."""
+
     COMMAND_ID: ClassVar[int] = c.CANCEL_SM
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("service_type", 6, e.RINVSERTYP),
@@ -315,6 +359,8 @@ class CancelSm(Pdu):
 
 @dataclass(slots=True, repr=False)
 class CancelSmResp(Pdu):
+    """Section 4.9.2."""
+
     COMMAND_ID: ClassVar[int] = c.response_of(c.CANCEL_SM)
 
 

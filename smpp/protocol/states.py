@@ -23,6 +23,8 @@ class Side(Enum):
 
 
 class State(StrEnum):
+    """Where a session is (section 2.2); UNBOUND still takes answers that are due, CLOSED has no link."""
+
     OPEN = "open"
     BOUND_TX = "bound_tx"
     BOUND_RX = "bound_rx"
