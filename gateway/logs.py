@@ -63,5 +63,5 @@ def hide_private(_logger: Any, _method: str, event: MutableMapping[str, Any]) ->
 
 def get(name: str) -> structlog.typing.FilteringBoundLogger:
     """The logger of one module."""
-    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(logger=name)
+    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(part=name)
     return logger

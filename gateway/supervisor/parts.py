@@ -72,13 +72,13 @@ class Part:
             if self._is_over():
                 return
             misses = 0 if time.monotonic() - begun_mono > _LIVED_S else misses + 1
-            _log.warning("part_died", part=self.name, pid=pid, exit_code=code)
+            _log.warning("part_died", name=self.name, pid=pid, exit_code=code)
             self.died(pid)
             await asyncio.sleep(_BACK_OFF_S[min(misses, len(_BACK_OFF_S) - 1)] if misses > 1 else 0.0)
             self.child = await self._start_again()
             self.restarts += 1
             metrics.role_restarts_total.labels(self.name).inc()
-            _log.info("part_restarted", part=self.name, pid=self.child.pid)
+            _log.info("part_restarted", name=self.name, pid=self.child.pid)
 
     def _is_over(self) -> bool:
         return self.stopping
@@ -90,7 +90,7 @@ class Part:
                 return self.start()
             except OSError as error:
                 waits = min(waits + 1, len(_BACK_OFF_S) - 1)
-                _log.error("part_does_not_start", part=self.name, error=type(error).__name__)
+                _log.error("part_does_not_start", name=self.name, error=type(error).__name__)
                 await asyncio.sleep(_BACK_OFF_S[waits])
 
 
