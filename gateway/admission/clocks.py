@@ -1,0 +1,65 @@
+"""The two clocks of a message (contract section 2): `expires_at` rules every submit, `submit_by` only the first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.admission.fields import MessageRequest
+from gateway.admission.problems import Problem
+from gateway.policy.rules.snapshot import TrafficClass
+
+SEND_AT_MAX_MS = 35 * 86_400_000
+# What an idle system needs from the door to the first submit; a nearer deadline cannot be cured by waiting.
+IDLE_MS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """UTC ms. `not_before` is None for a message that may leave at once."""
+
+    created_at: int
+    not_before: int | None
+    submit_by: int
+    expires_at: int
+
+    @property
+    def begins_at(self) -> int:
+        """From when on the message may leave."""
+        return max(self.created_at, self.not_before or 0)
+
+
+def set_clocks(request: MessageRequest, traffic: TrafficClass, now_at: int, carrying_ms: int = 0) -> Clocks | Problem:
+    """The clocks of a message accepted now.
+
+    `carrying_ms` is how long its segments take at its slowest limit. A `send_at` that has passed means "now".
+    """
+    not_before = request.send_at if request.send_at is not None and request.send_at > now_at else None
+    begins_at = not_before or now_at
+    expires_at = request.expires_at
+    if expires_at is None:
+        expires_at = begins_at + (traffic.ttl_default_ms if request.ttl_ms is None else request.ttl_ms)
+    if expires_at - begins_at > traffic.ttl_max_ms:
+        return Problem(
+            "policy.ttl",
+            f"The class {traffic.name} allows a time to live of at most {traffic.ttl_max_ms // 1000} s.",
+            members={"class": traffic.name, "ttl_max_s": traffic.ttl_max_ms // 1000},
+        )
+    if expires_at - begins_at < IDLE_MS + carrying_ms:
+        return Problem(
+            "capacity.infeasible_deadline",
+            "The deadline has passed, or is nearer than an idle system needs for this message.",
+            members={"needed_ms": IDLE_MS + carrying_ms, "left_ms": max(0, expires_at - begins_at)},
+        )
+    return Clocks(now_at, not_before, min(begins_at + traffic.wait_budget_ms, expires_at), expires_at)
+
+
+def defer(clocks: Clocks, traffic: TrafficClass, wait_ms: int) -> Clocks | None:
+    """The clocks of the message when it is held back for `wait_ms`; None where `expires_at` does not permit.
+
+    `expires_at` never moves; `submit_by` does (contract: "deferral and send windows move it").
+    """
+    not_before = clocks.begins_at + wait_ms
+    if clocks.expires_at - not_before < IDLE_MS:
+        return None
+    submit_by = min(not_before + traffic.wait_budget_ms, clocks.expires_at)
+    return Clocks(clocks.created_at, not_before, submit_by, clocks.expires_at)

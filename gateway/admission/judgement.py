@@ -1,0 +1,177 @@
+"""What the policy says about a message before anything is asked of the queue: allowed how, or refused why (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.admission import numbering
+from gateway.admission.clocks import SEND_AT_MAX_MS, Clocks, set_clocks
+from gateway.admission.fields import FieldFault, MessageRequest, Place
+from gateway.admission.flows import FlowFacts, flow_of, number_token
+from gateway.admission.problems import Problem, invalid
+from gateway.policy.rules.lookup import candidates, destination_for, tenant_rules
+from gateway.policy.rules.snapshot import Limit, Policy, Route, Tenant, TrafficClass
+from scheduler.core.records import Flow
+from smpp.text import Measure, TextError, measure
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What one decision is made from. `draw` (0 <= draw < 1) chooses among routes that are equals."""
+
+    policy: Policy
+    tenant: str
+    now_at: int
+    pepper: bytes
+    draw: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """A message that the policy allows: all that the queue and the ledger need to know of it."""
+
+    request: MessageRequest
+    traffic: TrafficClass
+    recipient: str
+    sender: str
+    measure: Measure
+    routes: tuple[Route, ...]
+    flows: tuple[Flow, ...]
+    number: bytes
+    clocks: Clocks
+
+
+def judge(moment: Moment, request: MessageRequest, faults: list[FieldFault], place: Place) -> Allowed | Problem:
+    """Allowed, or the first rule that says no; faults of fields come before any rule, all of them."""
+    rules = tenant_rules(moment.policy, moment.tenant)
+    recipient = numbering.normalise(request.to, accept_00_prefix=rules.accept_00_prefix) if request.to else None
+    faults = [*faults, *_faults_by_tenant(request, rules, recipient, place, moment.now_at)]
+    if faults or recipient is None:
+        return invalid(faults)
+    sender = request.sender or rules.default_sender or ""
+    traffic = _traffic(moment.policy, rules, request)
+    if isinstance(traffic, Problem):
+        return traffic
+    refusal = _refusal_by_tenant(rules, request, recipient, sender)
+    if refusal is not None:
+        return refusal
+    routes = candidates(moment.policy, moment.tenant, traffic.name, sender, recipient, draw=moment.draw)
+    if not routes:
+        return Problem("route.none", "No route of the policy takes this number, class and sender.")
+    measured = _measure(moment.policy, request, traffic, routes[0], place)
+    if isinstance(measured, Problem):
+        return measured
+    carrying_ms = 0 if measured.segments == 1 else _carrying_ms(moment, rules, request, (recipient, sender), routes, measured)
+    clocks = set_clocks(request, traffic, moment.now_at, carrying_ms)
+    if isinstance(clocks, Problem):
+        return clocks
+    flows = tuple(flow_of(moment.policy, _facts(moment, request, traffic, route, (recipient, sender), clocks)) for route in routes)
+    number = number_token(moment.pepper, destination_for(moment.policy, recipient), recipient)
+    return Allowed(request, traffic, recipient, sender, measured, routes, flows, number, clocks)
+
+
+def _facts(
+    moment: Moment, request: MessageRequest, traffic: TrafficClass, route: Route, ends: tuple[str, str], clocks: Clocks
+) -> FlowFacts:
+    recipient, sender = ends
+    return FlowFacts(
+        tenant=moment.tenant,
+        class_name=traffic.name,
+        application=request.application,
+        sender=sender,
+        recipient=recipient,
+        route=route.name,
+        provider=route.provider,
+        ttl_ms=clocks.expires_at - clocks.begins_at,
+    )
+
+
+def _faults_by_tenant(
+    request: MessageRequest, rules: Tenant, recipient: str | None, place: Place, now_at: int
+) -> list[FieldFault]:
+    faults: list[FieldFault] = []
+    if request.to and recipient is None:
+        faults.append(place.fault("to", "must be a possible number in E.164 form: + and 7 to 15 digits"))
+    if request.sender is None and rules.default_sender is None:
+        faults.append(place.fault("from", "is required: this tenant has no default sender"))
+    if request.send_at is not None and request.send_at > now_at + SEND_AT_MAX_MS:
+        faults.append(place.fault("send_at", "must be at most 35 days ahead"))
+    return faults
+
+
+def _traffic(policy: Policy, rules: Tenant, request: MessageRequest) -> TrafficClass | Problem:
+    name = request.class_name or rules.default_class
+    traffic = policy.classes.get(name)
+    if traffic is None or name not in rules.classes:
+        return Problem("policy.class", f"This tenant may not use the class {name}.", members={"class": name})
+    return traffic
+
+
+def _refusal_by_tenant(rules: Tenant, request: MessageRequest, recipient: str, sender: str) -> Problem | None:
+    if rules.destinations is not None and not recipient.startswith(rules.destinations):
+        return Problem("policy.destination", "The number is outside the prefixes that this tenant may send to.")
+    if rules.senders is not None and sender not in rules.senders and sender != rules.default_sender:
+        return Problem("policy.sender", "The sender is not one of this tenant's.")
+    unknown = sorted(name for name in request.tlvs if name not in rules.tlvs)
+    if unknown:
+        return Problem("policy.tlvs", f"This tenant may not use the TLV {unknown[0]}.", members={"tlvs": unknown})
+    return None
+
+
+def _measure(
+    policy: Policy, request: MessageRequest, traffic: TrafficClass, route: Route, place: Place
+) -> Measure | Problem:
+    dialect = policy.providers[route.provider].dialect
+    try:
+        measured = measure(
+            request.text, request.encoding, default_alphabet=dialect.default_alphabet, long_messages=dialect.long_messages
+        )
+    except TextError as error:
+        if request.encoding == "gsm7":
+            return invalid([place.fault("text", str(error))])
+        # With a free choice of encoding only the length can be at fault.
+        return Problem("policy.max_segments", f"The text needs more segments than exist; the limit is {request.max_segments}.")
+    if measured.segments > request.max_segments:
+        return Problem(
+            "policy.max_segments",
+            f"The text needs {measured.segments} segments; the limit is {request.max_segments}.",
+            members={"segments": measured.segments, "max_segments": request.max_segments, "encoding": measured.encoding},
+        )
+    if traffic.max_segments is not None and measured.segments > traffic.max_segments:
+        return Problem(
+            "policy.content",
+            f"The text needs {measured.segments} segments; the class {traffic.name} allows {traffic.max_segments}.",
+            members={"segments": measured.segments, "max_segments": traffic.max_segments, "class": traffic.name},
+        )
+    return measured
+
+
+def _carrying_ms(
+    moment: Moment,
+    rules: Tenant,
+    request: MessageRequest,
+    ends: tuple[str, str],
+    routes: tuple[Route, ...],
+    measured: Measure,
+) -> int:
+    """How long the last segment of a long message follows the first, at the slowest limit of the best candidate."""
+    recipient, sender = ends
+    shared: list[Limit | None] = [rules.limits, rules.applications.get(request.application or "")]
+    shared.append(rules.senders.get(sender) if rules.senders is not None else None)
+    destination = destination_for(moment.policy, recipient)
+    if destination is not None:
+        shared += [destination.limits, destination.per_number]
+    best: int | None = None
+    for route in routes:
+        provider = moment.policy.providers[route.provider]
+        fixed = max(_spread_ms(limit, measured.segments) for limit in [*shared, route.limits, provider.limits])
+        session = min((_spread_ms(session.limits, measured.segments) for session in provider.sessions.values()), default=0)
+        slowest = max(fixed, session)
+        best = slowest if best is None else min(best, slowest)
+    return best or 0
+
+
+def _spread_ms(limit: Limit | None, segments: int) -> int:
+    if limit is None:
+        return 0
+    return int(max(0, segments - limit.burst) / limit.rate_per_s * 1000)

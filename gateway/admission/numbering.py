@@ -1,0 +1,53 @@
+"""Telephone numbers as the door takes them (contract section 2, `to`): E.164 with `+`, ASCII digits only.
+
+Which country codes exist and how long their numbers may be is read from phonenumberslite's tables, as data: a number
+that no network can have is refused here and not paid for at a carrier. No formatting or guessing is done with it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from phonenumbers import COUNTRY_CODE_TO_REGION_CODE, PhoneMetadata
+
+_DROPPED = str.maketrans("", "", " .-()[]")
+_INTERNATIONAL = re.compile(r"\+[1-9][0-9]{6,14}")  # E.164: at most 15 digits
+_NON_GEOGRAPHIC = "001"
+
+
+def bare(text: str) -> str:
+    """A number as written without its spaces, dots, brackets and hyphens."""
+    return text.translate(_DROPPED)
+
+
+def normalise(text: str, *, accept_00_prefix: bool = False) -> str | None:
+    """The number as `+` and digits, or None where it is not a possible E.164 number."""
+    number = bare(text)
+    if accept_00_prefix and number.startswith("00"):
+        number = "+" + number[2:]
+    if _INTERNATIONAL.fullmatch(number) is None:
+        return None
+    return number if _is_possible(number) else None
+
+
+def _is_possible(number: str) -> bool:
+    for digits in (1, 2, 3):
+        code = int(number[1 : 1 + digits])
+        if code in COUNTRY_CODE_TO_REGION_CODE:
+            return len(number) - 1 - digits in _lengths(code)
+    return False
+
+
+@lru_cache(maxsize=1000)
+def _lengths(country_code: int) -> frozenset[int]:
+    """How many digits a subscriber's number may have after a country code, over all regions that share it."""
+    lengths: set[int] = set()
+    for region in COUNTRY_CODE_TO_REGION_CODE[country_code]:
+        if region == _NON_GEOGRAPHIC:
+            metadata = PhoneMetadata.metadata_for_nongeo_region(country_code)
+        else:
+            metadata = PhoneMetadata.metadata_for_region(region)
+        if metadata is not None and metadata.general_desc is not None:
+            lengths.update(metadata.general_desc.possible_length)
+    return frozenset(lengths)

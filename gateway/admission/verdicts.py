@@ -1,0 +1,86 @@
+"""From the scheduler's verdict to the door's answer, as data (contract section 2, the table of cases)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.admission.clocks import Clocks, defer
+from gateway.admission.judgement import Allowed
+from gateway.admission.problems import STORAGE, Problem
+from gateway.policy.rules.snapshot import TrafficClass
+from scheduler.core.asks import Ask, Verdict
+
+# Kinds whose limit is the tenant's own: its backlog is its own business (429), anything else is shared capacity (503).
+OWN_KINDS: Final = frozenset({"tenant", "application"})
+NOT_OPEN: Final = "storage"  # the class is still being rebuilt in the index
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What a message may wait, milliseconds."""
+
+    wait_budget_ms: int
+    left_ms: int
+    door_limit_ms: int
+
+
+def thresholds(traffic: TrafficClass, clocks: Clocks) -> Thresholds:
+    """The door limit: `door_share` x min(wait budget, time left to `expires_at`)."""
+    left_ms = clocks.expires_at - clocks.begins_at
+    return Thresholds(traffic.wait_budget_ms, left_ms, int(traffic.door_share * min(traffic.wait_budget_ms, left_ms)))
+
+
+def ask_of(allowed: Allowed, place: bytes, *, probe: bool = False) -> Ask:
+    """The question to the scheduler; `place` stands for the request in the waiting line (eight octets)."""
+    limit = thresholds(allowed.traffic, allowed.clocks)
+    return Ask(
+        flows=allowed.flows,
+        segments=allowed.measure.segments,
+        budget_ms=limit.wait_budget_ms,
+        door_limit_ms=limit.door_limit_ms,
+        left_ms=limit.left_ms,
+        place=place,
+        number=allowed.number,
+        probe=probe,
+    )
+
+
+def deferred(allowed: Allowed, verdict: Verdict) -> Clocks | None:
+    """New clocks for a refused message whose class is deferred when full; None: it must be refused."""
+    if allowed.traffic.when_full != "defer" or verdict.cause == NOT_OPEN:
+        return None
+    limit = thresholds(allowed.traffic, allowed.clocks)
+    over_ms = max(verdict.predicted_wait_ms, verdict.queue_age_ms) - limit.door_limit_ms
+    return defer(allowed.clocks, allowed.traffic, max(verdict.retry_after_s * 1000, over_ms, 1000))
+
+
+def refusal_of(allowed: Allowed, verdict: Verdict) -> Problem:
+    """The problem of a refused message: 429 where its own limit binds, else 503; all members of the contract."""
+    if verdict.cause == NOT_OPEN:
+        return STORAGE
+    limit = thresholds(allowed.traffic, allowed.clocks)
+    kind, name = verdict.scope or ("class", allowed.traffic.name)
+    retry_after_s = max(1, math.ceil(verdict.retry_after_s))
+    code = "quota.backlog" if kind in OWN_KINDS else "capacity.class_budget_exceeded"
+    return Problem(
+        code,
+        f"The wait in {kind} {_shown(kind, name)} is over what the class {allowed.traffic.name} may promise.",
+        members={
+            "class": allowed.traffic.name,
+            "scope": {"kind": kind, "name": _shown(kind, name)},
+            "cause": verdict.cause or "wait",
+            "queue_age_ms": verdict.queue_age_ms,
+            "predicted_wait_ms": verdict.predicted_wait_ms,
+            "wait_budget_ms": limit.wait_budget_ms,
+            "door_limit_ms": limit.door_limit_ms,
+            "retry_after_s": retry_after_s,
+        },
+        retry_after_s=retry_after_s,
+    )
+
+
+def _shown(kind: str, name: str) -> str:
+    # Inside a tenant scopes are named `tenant/name`: the tenant need not be told who it is.
+    return name.partition("/")[2] or name if kind in ("application", "sender") else name

@@ -1,0 +1,102 @@
+"""The tenant port's application: plain Starlette routes in a FastAPI app, one bounded front before all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.admission.problems import NOT_FOUND, Problem
+from gateway.api import docs_page, openapi
+from gateway.api.answers import Answer, json_answer, problem_answer
+from gateway.api.authentication import Authentication
+from gateway.api.desk import TenantRef
+from gateway.api.door import Door
+from gateway.api.exchange import App, Exchange, Receive, Scope, Send, send_answer
+from gateway.api.front import Front
+from gateway.api.messages import Messages
+from gateway.ledger.keys import READ, SEND, KeyRing
+from gateway.runtime import Runtime
+
+Handler = Callable[[Exchange, TenantRef], Awaitable[Answer]]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A route's ASGI application: authenticates, asks the handler, sends its answer."""
+
+    authentication: Authentication
+    scope_needed: str
+    handler: Handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope)
+        tenant = await self.authentication.tenant(exchange, self.scope_needed)
+        answer = problem_answer(tenant) if isinstance(tenant, Problem) else await self.handler(exchange, tenant)
+        await send_answer(scope, send, answer)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A route's ASGI application for an answer that never changes."""
+
+    answer: Answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send_answer(scope, send, self.answer)
+
+
+def build(rt: Runtime, door: Door) -> App:
+    """The application of one process."""
+    app = FastAPI(title=openapi.TITLE, version=openapi.VERSION, openapi_url=None, docs_url=None, redoc_url=None)
+    described = openapi.document()
+    app.openapi = lambda: described  # type: ignore[method-assign]
+    authentication = Authentication(KeyRing(rt.pool, rt.clock), rt.clock, rt.settings.trusted_proxies)
+    messages = Messages(rt, door)
+    calls: list[tuple[str, str, str, Handler]] = [
+        ("POST", "/v1/messages", SEND, messages.submit),
+        ("POST", "/v1/messages/batch", SEND, messages.submit_batch),
+        ("GET", "/v1/messages", READ, messages.list),
+        ("GET", "/v1/messages/{id}", READ, messages.one),
+        ("POST", "/v1/messages/{id}/cancel", SEND, messages.cancel),
+    ]
+    for method, path, scope_needed, handler in calls:
+        app.add_route(path, Endpoint(authentication, scope_needed, handler), methods=[method])  # type: ignore[arg-type]
+    app.add_route("/openapi.json", Page(json_answer(200, described)), methods=["GET"])  # type: ignore[arg-type]
+    app.add_route("/docs", Page(docs_page.answer(described)), methods=["GET"])  # type: ignore[arg-type]
+    _give_problems(app)
+    return Front(app)
+
+
+def _give_problems(app: FastAPI) -> None:
+    allowed: dict[str, set[str]] = {}
+    for route in app.routes:
+        if isinstance(route, Route):
+            allowed.setdefault(route.path_regex.pattern, set()).update(route.methods or ())
+
+    async def refuse(request: Request, error: Any) -> Response:
+        if error.status_code == 405:
+            matching = [
+                route
+                for route in app.routes
+                if isinstance(route, Route) and route.path_regex.match(request.scope["path"])
+            ]
+            methods = sorted(set().union(*(allowed[route.path_regex.pattern] for route in matching)))
+            answer = problem_answer(
+                Problem("method_not_allowed", f"Here work: {', '.join(methods)}."),
+                ((b"allow", ", ".join(methods).encode("ascii")),),
+            )
+        else:
+            answer = problem_answer(NOT_FOUND)
+        response = Response(answer.body, answer.status)
+        response.raw_headers = [*answer.headers, (b"content-length", str(len(answer.body)).encode("ascii"))]
+        response.raw_headers.append((b"x-request-id", request.scope["sluicegate.request_id"]))
+        return response
+
+    app.add_exception_handler(HTTPException, refuse)

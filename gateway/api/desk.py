@@ -1,0 +1,248 @@
+"""What every call at the door needs and shares: rate, verdicts, kept answers, the group commit, the count of decisions.
+
+Each question to a store is a micro-batch over all calls that wait at that moment; every wait has a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from redis.exceptions import RedisError
+
+from gateway.admission.judgement import Moment
+from gateway.admission.problems import (
+    IDEMPOTENCY_CONFLICT,
+    IDEMPOTENCY_IN_PROGRESS,
+    OVERLOAD,
+    STORAGE,
+    Problem,
+)
+from gateway.api.answers import REPLAYED, Answer, Headers, problem_answer, raw_answer
+from gateway.api.daily_caps import DailyCaps, seconds_to_midnight
+from gateway.api.door_rate import REDIS_S, DoorRate, Grant, Toll
+from gateway.api.gathering import Gatherer, GatheringFull
+from gateway.api.queueing import Queueing
+from gateway.domain import ids
+from gateway.ledger import idempotency
+from gateway.ledger.acceptance import (
+    BUSY,
+    LEDGER_ERRORS,
+    WON,
+    WRITERS,
+    Acceptance,
+    Call,
+    LedgerOverloaded,
+    LedgerUnavailable,
+)
+from gateway.ledger.idempotency import Kept, KeyPlace
+from gateway.policy.rules.snapshot import Policy, Tenant
+from gateway.runtime import Runtime
+from gateway.telemetry import metrics
+from scheduler.core.asks import Ask, Verdict
+from scheduler.store.scheduler import IndexUnavailable
+
+MESSAGES, BATCH = "messages", "batch"
+NO_CLASS: Final = "none"
+_TOLLS_MAX, _ASKS_MAX, _LOOK_UPS_MAX = 500, 500, 500
+_REMEMBERED_MAX, _REMEMBERED_OCTETS_MAX, _REMEMBERED_S = 5_000, 4_096, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRef:
+    """The tenant that a call belongs to."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One call at the door after its toll: whose, under which key, with which body; `headers` go on every answer."""
+
+    tenant: TenantRef
+    place: KeyPlace
+    fingerprint: bytes
+    headers: Headers
+
+
+class Desk:
+    """The shared parts of a door."""
+
+    def __init__(self, rt: Runtime) -> None:
+        self.rt = rt
+        self.caps = DailyCaps(rt.pool, rt.worker, rt.clock)
+        self._rate = DoorRate(rt.redis, rt.settings.cell)
+        self._tolls: Gatherer[Toll, Grant | None] = Gatherer(self._rate.take, _TOLLS_MAX)
+        self._asks: Gatherer[Ask, Verdict | None] = Gatherer(self._admit, _ASKS_MAX)
+        self._look_ups: Gatherer[KeyPlace, Kept | None] = Gatherer(self._look_up, _LOOK_UPS_MAX)
+        self._queueing = Queueing(rt.pool, rt.scheduler)
+        self._acceptance = Acceptance(rt.pool, rt.worker, rt.clock.now_at, self.new_id, self._queueing.put)
+        self._running: set[KeyPlace] = set()
+        self._remembered: OrderedDict[KeyPlace, tuple[float, Kept]] = OrderedDict()
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def start(self) -> None:
+        """Starts the gatherers and writers as tasks of the process."""
+        works = {"door-tolls": self._tolls.run(), "door-asks": self._asks.run(), "door-look-ups": self._look_ups.run()}
+        works |= {f"door-writer-{n}": self._acceptance.write(n) for n in range(WRITERS)}
+        works["door-queueing"] = self._queueing.run()
+        self._tasks = [self.rt.spawn(work, name) for name, work in works.items()]
+
+    async def stop(self) -> None:
+        """Writes and queues what waits, then ends. No call may be open any more."""
+        self._tolls.stop()
+        self._asks.stop()
+        self._look_ups.stop()
+        self._acceptance.stop()
+        await asyncio.gather(*self._tasks[:-1], return_exceptions=True)
+        self._queueing.stop()
+        await asyncio.gather(*self._tasks[-1:], return_exceptions=True)
+
+    def new_id(self) -> UUID:
+        """An id of now."""
+        return ids.uuid7(self.rt.clock.now_at(), os.urandom(10))
+
+    def moment(self, policy: Policy, tenant: TenantRef) -> Moment:
+        """What one decision is made from."""
+        return Moment(policy, tenant.name, self.rt.clock.now_at(), self.rt.pepper, random.random())  # noqa: S311 - a draw by weight, no secret
+
+    async def toll(self, tenant: TenantRef, rules: Tenant, cost: int) -> Grant | None:
+        """Takes the door's rate; None where Redis does not answer."""
+        try:
+            return await self._tolls.ask(Toll(tenant.id, rules.requests, cost))
+        except GatheringFull:
+            return None
+
+    async def verdicts(self, asks: Sequence[Ask]) -> list[Verdict | None]:
+        """The scheduler's word on each ask, in order; None where the index does not answer."""
+        try:
+            return await self._asks.ask_many(asks)
+        except GatheringFull:
+            return [None] * len(asks)
+
+    def enter(self, place: KeyPlace) -> bool:
+        """Whether no other call with this key is being worked on here; if so this one is, until `leave`."""
+        if place in self._running:
+            return False
+        self._running.add(place)
+        return True
+
+    def leave(self, place: KeyPlace) -> None:
+        """The end of a call that entered."""
+        self._running.discard(place)
+
+    async def refuse(self, visit: Visit, problem: Problem) -> Answer:
+        """A refusal, unless the key has an answer already: that one comes before any refusal but `quota.rate`."""
+        try:
+            kept = await self._kept(visit.place)
+        except LedgerUnavailable:
+            return problem_answer(STORAGE, visit.headers)
+        return problem_answer(problem, visit.headers) if kept is None else self.replay(visit, kept)
+
+    def refuse_rate(self, retry_after_s: int, headers: Headers) -> Answer:
+        """The one refusal that comes before everything else."""
+        problem = Problem(
+            "quota.rate", "The tenant sends more messages per second than agreed.", retry_after_s=retry_after_s
+        )
+        self.count_refusal(NO_CLASS, problem)
+        return problem_answer(problem, headers)
+
+    def remembered(self, visit: Visit) -> Answer | None:
+        """The answer of a key that this process gave a moment ago."""
+        held = self._remembered.get(visit.place)
+        if held is None or self.rt.clock.now_mono() - held[0] > _REMEMBERED_S:
+            return None
+        return self.replay(visit, held[1])
+
+    async def known(self, visit: Visit) -> Answer | None:
+        """The answer that the key has already, asked of the ledger; worth it where the work ahead is large."""
+        try:
+            kept = await self._kept(visit.place)
+        except LedgerUnavailable:
+            return problem_answer(STORAGE, visit.headers)
+        return None if kept is None else self.replay(visit, kept)
+
+    async def keep(self, visit: Visit, call: Call) -> Answer | None:
+        """Makes a call durable. None: it is; else the answer that it gets instead."""
+        try:
+            outcome = await self._acceptance.keep(call)
+            if outcome == WON:
+                self._remember(visit.place, Kept(call.fingerprint, 202, call.answer))
+                return None
+            if outcome == BUSY:
+                return problem_answer(IDEMPOTENCY_IN_PROGRESS, visit.headers)
+            kept = await self._kept(visit.place)
+        except LedgerUnavailable:
+            return problem_answer(STORAGE, visit.headers)
+        except LedgerOverloaded:
+            return problem_answer(OVERLOAD, visit.headers)
+        return problem_answer(STORAGE, visit.headers) if kept is None else self.replay(visit, kept)
+
+    def replay(self, visit: Visit, kept: Kept) -> Answer:
+        """The first answer again, or a conflict where the body is another."""
+        if kept.fingerprint != visit.fingerprint:
+            self.count(NO_CLASS, "refuse", IDEMPOTENCY_CONFLICT.code)
+            return problem_answer(IDEMPOTENCY_CONFLICT, visit.headers)
+        self.count(NO_CLASS, "replay", "replay")
+        return raw_answer(kept.status, kept.body, (*visit.headers, *location_of(kept.body), REPLAYED))
+
+    async def promise(self, tenant: TenantRef, rules: Tenant, segments: int) -> Problem | None:
+        """Takes segments of the day's cap; the problem where there is no room or no way to know."""
+        now_at = self.rt.clock.now_at()
+        try:
+            if await self.caps.promise(tenant.id, segments, rules.daily_segments, now_at):
+                return None
+        except LEDGER_ERRORS:
+            return STORAGE
+        return Problem(
+            "quota.daily",
+            f"The tenant may send {rules.daily_segments} segments per UTC day.",
+            members={"daily_segments": rules.daily_segments},
+            retry_after_s=seconds_to_midnight(now_at),
+        )
+
+    def count(self, class_name: str, verdict: str, reason: str) -> None:
+        """One decision of the door for the metrics."""
+        metrics.admissions_total.labels(class_name, verdict, reason).inc()
+
+    def count_refusal(self, class_name: str, problem: Problem) -> None:
+        """One refusal for the metrics."""
+        self.count(class_name, "slow_down" if problem.status == 429 else "refuse", problem.code)
+
+    def _remember(self, place: KeyPlace, kept: Kept) -> None:
+        if len(kept.body) > _REMEMBERED_OCTETS_MAX:
+            return
+        self._remembered[place] = (self.rt.clock.now_mono(), kept)
+        if len(self._remembered) > _REMEMBERED_MAX:
+            self._remembered.popitem(last=False)
+
+    async def _kept(self, place: KeyPlace) -> Kept | None:
+        try:
+            return await self._look_ups.ask(place)
+        except (*LEDGER_ERRORS, GatheringFull):
+            raise LedgerUnavailable from None
+
+    async def _look_up(self, places: list[KeyPlace]) -> list[Kept | None]:
+        async with self.rt.pool.acquire(timeout=0.25) as conn:
+            return await idempotency.look_up(conn, places)
+
+    async def _admit(self, asks: list[Ask]) -> list[Verdict | None]:
+        try:
+            async with asyncio.timeout(REDIS_S):
+                return list(await self.rt.scheduler.admit(asks))
+        except (IndexUnavailable, RedisError, OSError, TimeoutError):
+            return [None] * len(asks)
+
+
+def location_of(body: bytes) -> Headers:
+    """Location of the message that a single call's answer is about; a batch has none."""
+    if not body.startswith(b'{"id":"msg_'):
+        return ()
+    return ((b"location", b"/v1/messages/" + body[7 : body.index(b'"', 7)]),)

@@ -1,0 +1,59 @@
+"""One HTTP exchange: what a route needs of the request, and how an answer is sent (pure ASGI, no framework objects)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.api.answers import Answer
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+BODY: Final = "sluicegate.body"
+REQUEST_ID: Final = "sluicegate.request_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request whose body has arrived."""
+
+    scope: Scope
+
+    @property
+    def body(self) -> bytes:
+        """The whole body."""
+        return bytes(self.scope.get(BODY, b""))
+
+    @property
+    def path_parameters(self) -> dict[str, str]:
+        """What the route's path matched."""
+        return dict(self.scope.get("path_params", {}))
+
+    def header(self, name: bytes) -> str | None:
+        """The first value of a header (name in lower case)."""
+        for key, value in self.scope["headers"]:
+            if key == name:
+                return str(value.decode("latin-1"))
+        return None
+
+    @property
+    def peer(self) -> str | None:
+        """The address at the other end of the connection."""
+        client = self.scope.get("client")
+        return None if client is None else str(client[0])
+
+
+async def send_answer(scope: Scope, send: Send, answer: Answer) -> None:
+    """Sends an answer with its length and the request's id."""
+    request_id = scope.get(REQUEST_ID, b"")
+    headers = [
+        *answer.headers,
+        (b"content-length", str(len(answer.body)).encode("ascii")),
+        (b"x-request-id", request_id),
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

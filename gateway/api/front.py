@@ -1,0 +1,143 @@
+"""What every request passes first (contract section 2; reliability section 5, lines 13-18): pure ASGI.
+
+A request id; a bound on requests at work; no compressed bodies; a bound on received octets, chunked or not; a deadline for
+the whole request; and a problem instead of a stack trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from typing import Final
+
+from gateway import logs
+from gateway.admission.problems import INTERNAL, OVERLOAD, Problem
+from gateway.api.answers import Answer, problem_answer
+from gateway.api.exchange import BODY, REQUEST_ID, App, Receive, Scope, Send, send_answer
+from gateway.api.protocol import BEGUN_MONO
+
+BODY_MAX: Final = 64 * 1024
+BATCH_BODY_MAX: Final = 1024 * 1024
+DEADLINE_S: Final = 10.0
+AT_WORK_MAX: Final = 2_000
+
+_BATCH_PATH: Final = "/v1/messages/batch"
+_BODILESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
+_log = logs.get("api")
+
+
+class Front:
+    """Wraps the application."""
+
+    def __init__(self, app: App, deadline_s: float = DEADLINE_S, at_work_max: int = AT_WORK_MAX) -> None:
+        self._app = app
+        self._deadline_s = deadline_s
+        self._at_work_max = at_work_max
+        self._at_work = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope[REQUEST_ID] = _request_id(scope)
+        if self._at_work >= self._at_work_max:
+            await send_answer(scope, send, problem_answer(OVERLOAD))
+            return
+        self._at_work += 1
+        try:
+            await self._serve(scope, receive, send)
+        finally:
+            self._at_work -= 1
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = await self._take_body(scope, receive)
+        if refusal is not None:
+            await send_answer(scope, send, refusal)
+            return
+        started = False
+
+        async def watch(message: dict[str, object]) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, _given(scope), watch)  # type: ignore[arg-type]
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets a problem and not a stack
+            _log.error("request_failed", request_id=scope[REQUEST_ID].decode("ascii"), exc_info=error)
+            if started:
+                raise
+            await send_answer(scope, send, problem_answer(INTERNAL))
+
+    async def _take_body(self, scope: Scope, receive: Receive) -> Answer | None:
+        """Puts the body into the scope, or tells why it is not taken."""
+        length: bytes | None = None
+        chunked = False
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                length = value
+            elif name == b"transfer-encoding":
+                chunked = True
+            elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+                return problem_answer(Problem("request.encoding", "Send the body without Content-Encoding."))
+        if scope["method"] in _BODILESS and not chunked and length in (None, b"0"):
+            return None
+        limit = BATCH_BODY_MAX if scope["path"] == _BATCH_PATH else BODY_MAX
+        if length is not None and length.isdigit() and int(length[:20]) > limit:
+            return _too_large(limit)
+        begun_mono = scope.get(BEGUN_MONO)
+        loop = asyncio.get_running_loop()
+        deadline_mono = (loop.time() if begun_mono is None else begun_mono) + self._deadline_s
+        try:
+            async with asyncio.timeout_at(deadline_mono):
+                body = await _read(receive, limit)
+        except TimeoutError:
+            detail = f"The whole request must arrive within {self._deadline_s:g} s."
+            # What is left of the body would be taken for the next request.
+            return _closing(problem_answer(Problem("request.timeout", detail)))
+        if body is None:
+            return _too_large(limit)
+        scope[BODY] = body
+        return None
+
+
+async def _read(receive: Receive, limit: int) -> bytes | None:
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body", False):
+        return body if len(body) <= limit else None
+    chunks, size = [body], len(body)
+    while size <= limit:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b""
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if not message.get("more_body", False):
+            break
+    return b"".join(chunks) if size <= limit else None
+
+
+def _given(scope: Scope) -> Receive:
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": scope.get(BODY, b""), "more_body": False}
+
+    return receive
+
+
+def _too_large(limit: int) -> Answer:
+    # The connection stays: the server drops the rest of the body as it comes and cuts it off at the request's deadline.
+    return problem_answer(Problem("request.too_large", f"A body may have {limit} octets here.", members={"limit": limit}))
+
+
+def _closing(answer: Answer) -> Answer:
+    return Answer(answer.status, (*answer.headers, (b"connection", b"close")), answer.body)
+
+
+def _request_id(scope: Scope) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return bytes(value)
+    return secrets.token_hex(8).encode("ascii")

@@ -1,0 +1,170 @@
+"""The OpenAPI document of the tenant port: every route that exists, with what it takes, gives and refuses."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from gateway.admission.fields import CLASSES
+from gateway.admission.problems import CODES, MEDIA_TYPE
+from gateway.api.schemas import SCHEMAS, Schema, reference
+from gateway.domain import states
+
+TITLE: Final = "Sluicegate"
+VERSION: Final = "1"
+
+_EVERYWHERE: Final = ("auth.required", "auth.scope", "capacity.storage", "capacity.overload", "request.timeout", "internal")
+_BODY: Final = ("request.malformed", "request.invalid", "request.too_large", "request.encoding")
+_SEND: Final = (
+    *_BODY, "idempotency.missing", "idempotency.malformed", "idempotency.conflict", "idempotency.in_progress", "quota.rate",
+    "quota.daily", "quota.backlog", "capacity.class_budget_exceeded", "capacity.infeasible_deadline", "route.none",
+    "policy.max_segments", "policy.destination", "policy.sender", "policy.class", "policy.content", "policy.ttl",
+    "policy.tlvs", "policy.opted_out", "policy.no_consent",
+)  # fmt: skip
+_HEADERS: Final[Schema] = {
+    "X-Request-Id": {"description": "Names this request in the logs.", "schema": {"type": "string"}},
+}
+_RATE: Final[Schema] = {
+    "RateLimit-Policy": {"description": "The tenant's door rate (IETF draft): quota and window.", "schema": {"type": "string"}},
+    "RateLimit": {"description": "What is left of it.", "schema": {"type": "string"}},
+}
+_REPLAYED: Final[Schema] = {"description": "`true` where this is the first answer again.", "schema": {"type": "string"}}
+_LOCATION: Final[Schema] = {"description": "Where the message is.", "schema": {"type": "string"}}
+_RETRY_AFTER: Final[Schema] = {"description": "Whole seconds to wait before repeating.", "schema": {"type": "integer", "minimum": 1}}
+_STATUS_TEXT: Final = {
+    400: "Malformed", 401: "No valid key", 403: "The key does not allow this", 404: "No such object", 408: "Too slow",
+    409: "Conflict", 413: "Too large", 415: "Compressed", 422: "Refused for good", 429: "Slow down", 500: "Our fault",
+    503: "Not now; repeat with the same Idempotency-Key",
+}  # fmt: skip
+
+
+def document() -> dict[str, Any]:
+    """The whole document (OpenAPI 3.1)."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": TITLE,
+            "version": VERSION,
+            "description": "Sends text messages through carriers, and says no in time. A 202 means that the message is "
+            "durable, not that it was sent. Two texts to one handset may overtake each other.",
+        },
+        "security": [{"key": []}],
+        "paths": {
+            "/v1/messages": {"post": _submit(), "get": _list()},
+            "/v1/messages/batch": {"post": _batch()},
+            "/v1/messages/{id}": {"get": _one()},
+            "/v1/messages/{id}/cancel": {"post": _cancel()},
+        },
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "An API key: sg_..."}},
+        },
+    }
+
+
+def _submit() -> Schema:
+    dry_run = _parameter("dry_run", {"type": "boolean"}, "Only say what a real call would get; nothing is kept and no key is needed.")
+    return {
+        "operationId": "submitMessage",
+        "summary": "Submit one message",
+        "description": "Needs the scope `send`. Repeat it with the same key after a failure: it is taken once.",
+        "parameters": [_KEY, dry_run],
+        "requestBody": _takes("MessageRequest"),
+        "responses": {
+            "202": _gives("Message", "Durable. It waits for its turn or for its time.", _RATE | {"Location": _LOCATION, "Idempotent-Replayed": _REPLAYED}),
+            "200": _gives("DryRun", "What a real call would get (dry run only).", _RATE),
+            **_refuses(_SEND, _RATE),
+        },
+    }
+
+
+def _batch() -> Schema:
+    return {
+        "operationId": "submitBatch",
+        "summary": "Submit up to 1,000 messages under one key",
+        "description": "Needs the scope `send`. Answered 202 when at least one was accepted; a refused one can be sent again in a call with a new key.",
+        "parameters": [_KEY],
+        "requestBody": _takes("BatchRequest"),
+        "responses": {
+            "202": _gives("BatchAnswer", "At least one is durable.", _RATE | {"Idempotent-Replayed": _REPLAYED}),
+            **_refuses((*_SEND, "batch.refused"), _RATE),
+        },
+    }
+
+
+def _list() -> Schema:
+    instant = {"type": "string", "format": "date-time"}
+    return {
+        "operationId": "listMessages",
+        "summary": "List messages, newest first",
+        "description": "Needs the scope `read`.",
+        "parameters": [
+            _parameter("status", {"type": "string", "enum": sorted(states.ALL)}, "Only these."),
+            _parameter("class", {"type": "string", "enum": list(CLASSES)}, "Only these."),
+            _parameter("to", {"type": "string"}, "Only to this number."),
+            _parameter("client_ref", {"type": "string"}, "Only with this reference."),
+            _parameter("created_after", instant, "Only later ones."),
+            _parameter("created_before", instant, "Only earlier ones."),
+            _parameter("limit", {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}, "How many."),
+            _parameter("cursor", {"type": "string"}, "`next_cursor` of the page before."),
+        ],
+        "responses": {"200": _gives("MessagePage", "A page.", {}), **_refuses(("request.invalid",), {})},
+    }
+
+
+def _one() -> Schema:
+    return {
+        "operationId": "getMessage",
+        "summary": "One message with its parts and its timeline",
+        "description": "Needs the scope `read`.",
+        "parameters": [_ID],
+        "responses": {"200": _gives("MessageWithHistory", "The message.", {}), **_refuses(("not_found",), {})},
+    }
+
+
+def _cancel() -> Schema:
+    return {
+        "operationId": "cancelMessage",
+        "summary": "Cancel a message that waits",
+        "description": "Needs the scope `send`. Works while the message is `queued` or `scheduled` and nothing of it is in doubt.",
+        "parameters": [_ID],
+        "responses": {
+            "200": _gives("MessageWithHistory", "Canceled: it will never be submitted.", {}),
+            **_refuses(("not_found", "message.not_cancelable"), {}),
+        },
+    }
+
+
+_KEY: Final[Schema] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "One of your own per message, 1 to 255 of A-Z a-z 0-9 _ : . -; required but for a dry run.",
+    "schema": {"type": "string", "pattern": '^("[A-Za-z0-9_:.-]{1,255}"|[A-Za-z0-9_:.-]{1,255})$'},
+}
+_ID: Final[Schema] = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _parameter(name: str, schema: Schema, text: str) -> Schema:
+    return {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
+
+
+def _takes(name: str) -> Schema:
+    return {"required": True, "content": {"application/json": {"schema": reference(name)}}}
+
+
+def _gives(name: str, text: str, headers: Schema) -> Schema:
+    return {"description": text, "headers": _HEADERS | headers, "content": {"application/json": {"schema": reference(name)}}}
+
+
+def _refuses(codes: tuple[str, ...], headers: Schema) -> Schema:
+    by_status: dict[int, list[str]] = {}
+    for code in (*codes, *_EVERYWHERE):
+        by_status.setdefault(CODES[code][0], []).append(code)
+    return {
+        str(status): {
+            "description": f"{_STATUS_TEXT[status]}: {', '.join(f'`{code}`' for code in named)}",
+            "headers": _HEADERS | headers | ({"Retry-After": _RETRY_AFTER} if status in (429, 503) else {}),
+            "content": {MEDIA_TYPE: {"schema": reference("Problem")}},
+        }
+        for status, named in sorted(by_status.items())
+    }

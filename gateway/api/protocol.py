@@ -1,0 +1,104 @@
+"""The HTTP connection, with the bounds that uvicorn lacks (reliability section 5, lines 14 and 16).
+
+Headers have a deadline and a size; a body that nobody reads any more is cut off at the same deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.admission.problems import Problem
+
+BEGUN_MONO: Final = "sluicegate.begun_mono"
+HEADERS_MAX: Final = 32 * 1024
+REQUEST_S: Final = 10.0
+_REASONS: Final = {400: b"Bad Request", 408: b"Request Timeout"}
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """HttpToolsProtocol with a deadline from a request's first octet to its last, and a bound on its headers."""
+
+    request_s: float = REQUEST_S
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._reading = False  # a request has begun and not ended
+        self._in_headers = False
+        self._header_octets = 0
+        self._begun_mono = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A silent connection is cut like a slow one."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(self.request_s, self._late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is waited for any more."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feeds the parser; sets the timer only where a request did not come in one piece."""
+        super().data_received(data)
+        if self.transport.is_closing():
+            self._stop_timer()
+        elif not self._reading:
+            self._stop_timer()
+        elif self._in_headers and self._too_many_headers(len(data)):
+            self.send_400_response("The headers are too large.")
+        elif self._timer is None:
+            self._timer = self.loop.call_at(self._begun_mono + self.request_s, self._late)
+
+    def on_message_begin(self) -> None:
+        """A request's first line has begun."""
+        super().on_message_begin()
+        self._reading = self._in_headers = True
+        self._header_octets = 0
+        self._begun_mono = self.loop.time()
+        self._stop_timer()
+
+    def on_headers_complete(self) -> None:
+        """The application may start; it goes by the same deadline."""
+        self._in_headers = False
+        self.scope[BEGUN_MONO] = self._begun_mono  # type: ignore[typeddict-unknown-key]
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The request is all here."""
+        self._reading = False
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is not HTTP gets a problem too."""
+        self._refuse(Problem("request.malformed", msg))
+
+    def _too_many_headers(self, octets: int) -> bool:
+        self._header_octets += octets
+        return self._header_octets > HEADERS_MAX
+
+    def _late(self) -> None:
+        self._timer = None
+        if self.transport.is_closing():
+            return
+        if not self._reading and not self._in_headers and self.cycle is None:
+            self.transport.close()  # never said a word
+        elif self._in_headers:
+            self._refuse(Problem("request.timeout", f"The whole request must arrive within {self.request_s:g} s."))
+        elif self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+        # Otherwise the application reads the body and answers by the same deadline.
+
+    def _refuse(self, problem: Problem) -> None:
+        body = problem.body()
+        head = b"HTTP/1.1 %d %s\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        self.transport.write(head % (problem.status, _REASONS[problem.status], len(body)) + body)
+        self.transport.close()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

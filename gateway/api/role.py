@@ -1,0 +1,94 @@
+"""The api role: serves HTTP on the given sockets until the process is asked to stop, then loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from socket import socket
+from typing import Final
+
+import uvicorn
+
+from gateway.api.app import build
+from gateway.api.door import Door
+from gateway.api.protocol import BoundedProtocol
+from gateway.ledger.acceptance import LEDGER_ERRORS
+from gateway.policy.rules.snapshot import Policy
+from gateway.policy.rules.tuning import tuning_of
+from gateway.runtime import Runtime
+from scheduler.store.scheduler import IndexUnavailable
+
+_KEEP_ALIVE_S: Final = 5
+_BACKLOG: Final = 2048
+_TUNE_AGAIN_S: Final = 1.0
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server without its signal handlers: the process has its own."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves the signals alone."""
+        yield
+
+
+async def serve(rt: Runtime, sockets: Sequence[socket]) -> None:
+    """Serves until `rt.stopping`; then accepts no more, finishes what is open, writes and queues what was accepted."""
+    door = Door(rt)
+    door.start()
+    _keep_tuned(rt)
+    server = _Server(
+        uvicorn.Config(
+            build(rt, door),  # type: ignore[arg-type]
+            loop="none",
+            http=BoundedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=max(1, int(rt.settings.drain_s)),
+        )
+    )
+    serving = asyncio.create_task(server.serve(sockets=list(sockets)), name="http")
+    stopping = asyncio.create_task(rt.stopping.wait(), name="api-stopping")
+    try:
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        server.should_exit = True
+        await serving
+    finally:
+        stopping.cancel()
+        await door.stop()
+
+
+def _keep_tuned(rt: Runtime) -> None:
+    """Tells the index of the policy in force: at start and at each change, until it has heard."""
+    changed = asyncio.Event()
+
+    def note(_policy: Policy) -> None:
+        changed.set()
+
+    async def keep() -> None:
+        while True:
+            changed.clear()
+            policy = rt.policies.current
+            told = policy is None or await _tune(rt, policy)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if told else _TUNE_AGAIN_S):
+                    await changed.wait()
+
+    rt.policies.on_change(note)
+    rt.spawn(keep(), "door-tuning")
+
+
+async def _tune(rt: Runtime, policy: Policy) -> bool:
+    try:
+        async with rt.pool.acquire(timeout=2.0) as conn:
+            names = [row["name"] for row in await conn.fetch("SELECT name FROM tenants")]
+        await rt.scheduler.tune(tuning_of(policy, names))
+    except (IndexUnavailable, *LEDGER_ERRORS):
+        return False
+    return True

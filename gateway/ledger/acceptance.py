@@ -1,0 +1,292 @@
+"""The group commit: what arrived while the last commit ran becomes durable in one statement (design sections 1 and 2).
+
+One statement takes the advisory locks of the keys, writes the idempotency rows, the messages of the keys that were won,
+their due rows and events, the day's usage and one outbox row. A call is never split; OTP goes first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date
+from operator import itemgetter
+from typing import Any, Final
+from uuid import UUID
+
+import asyncpg
+
+from gateway.domain import ids
+from gateway.ledger.idempotency import KeyPlace
+from scheduler.core.records import Entry, pack_batch
+
+ROWS_MAX: Final = 500
+WAITING_ROWS_MAX: Final = 20_000
+WRITERS: Final = 2
+
+WON, LOST, BUSY = "won", "lost", "busy"
+LEDGER_ERRORS: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_REPEATABLE: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+_REPEATS_MAX = 3
+_ACQUIRE_S, _COMMIT_S = 0.25, 2.5
+_BACK_OFF_S = 0.1
+
+_KEEP: Final = """
+WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest($1::int[], $2::int[], $3::text[], $4::text[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bigint[])
+           AS c (n, tenant_id, endpoint, key, token, fingerprint, answer, keep_until)
+), locked AS MATERIALIZED (
+    SELECT * FROM asked WHERE pg_try_advisory_xact_lock(token)
+), won AS (
+    INSERT INTO idempotency (tenant_id, endpoint, key, fingerprint, answer, created_at, keep_until)
+    SELECT tenant_id, endpoint, key, fingerprint, answer, $9, keep_until FROM locked ORDER BY tenant_id, endpoint, key
+    ON CONFLICT DO NOTHING
+    RETURNING tenant_id, endpoint, key
+), winners AS MATERIALIZED (
+    SELECT l.n FROM locked l JOIN won w ON w.tenant_id = l.tenant_id AND w.endpoint = l.endpoint AND w.key = l.key
+), stored AS (
+    INSERT INTO messages (day, id, tenant_id, class, status, recipient, sender, body, encoding, segments, application,
+                          client_ref, extras, route, provider, created_at, not_before, submit_by, expires_at, sweep_at,
+                          predicted_wait_ms, policy_version)
+    SELECT r.day, r.id, r.tenant_id, r.class, r.status, r.recipient, r.sender, r.body, r.encoding, r.segments,
+           r.application, r.client_ref, r.extras, r.route, r.provider, r.created_at, r.not_before, r.submit_by,
+           r.expires_at, r.submit_by, r.predicted_wait_ms, r.policy_version
+      FROM unnest($10::int[], $11::date[], $12::uuid[], $13::int[], $14::text[], $15::text[], $16::text[], $17::text[],
+                  $18::bytea[], $19::text[], $20::smallint[], $21::text[], $22::text[], $23::jsonb[], $24::text[],
+                  $25::text[], $26::bigint[], $27::bigint[], $28::bigint[], $29::bigint[], $30::int[], $31::int[])
+           AS r (n, day, id, tenant_id, class, status, recipient, sender, body, encoding, segments, application,
+                 client_ref, extras, route, provider, created_at, not_before, submit_by, expires_at, predicted_wait_ms,
+                 policy_version)
+      JOIN winners w ON w.n = r.n
+), used AS (
+    INSERT INTO daily_usage (tenant_id, day, worker, segments)
+    SELECT u.tenant_id, u.day, $32, sum(u.segments)
+      FROM unnest($33::int[], $34::int[], $35::date[], $36::int[]) AS u (n, tenant_id, day, segments)
+      JOIN winners w ON w.n = u.n
+     GROUP BY u.tenant_id, u.day ORDER BY u.tenant_id, u.day
+    ON CONFLICT (tenant_id, day, worker) DO UPDATE SET segments = daily_usage.segments + excluded.segments
+), boxed AS (
+    INSERT INTO outbox (id, created_at, payload)
+    SELECT $37, $9, $38 WHERE $38::bytea IS NOT NULL AND EXISTS (SELECT FROM winners)
+)
+"""
+_RESULT: Final = "SELECT l.n, w.n IS NOT NULL AS won FROM locked l LEFT JOIN winners w ON w.n = l.n"
+KEEP_QUEUED: Final = _KEEP + _RESULT
+KEEP_WITH_DUE: Final = (
+    _KEEP
+    + """
+, planned AS (
+    INSERT INTO due (day, id, due_at, kind)
+    SELECT d.day, d.id, d.due_at, d.kind
+      FROM unnest($39::int[], $40::date[], $41::uuid[], $42::bigint[], $43::text[]) AS d (n, day, id, due_at, kind)
+      JOIN winners w ON w.n = d.n
+), told AS (
+    INSERT INTO message_events (day, id, at, type, cause)
+    SELECT d.day, d.id, $9, 'deferred', d.kind
+      FROM unnest($39::int[], $40::date[], $41::uuid[], $42::bigint[], $43::text[]) AS d (n, day, id, due_at, kind)
+      JOIN winners w ON w.n = d.n
+)
+"""
+    + _RESULT
+)
+
+_columns = itemgetter(
+    "id", "tenant_id", "class", "status", "recipient", "sender", "body", "encoding", "segments", "application",
+    "client_ref", "extras", "route", "provider", "created_at", "not_before", "submit_by", "expires_at",
+    "predicted_wait_ms", "policy_version",
+)  # fmt: skip
+
+
+class LedgerUnavailable(Exception):
+    """The ledger did not answer in time: whether the call was kept is unknown."""
+
+
+class LedgerOverloaded(Exception):
+    """More waits for the ledger than this process is willing to hold; nothing was kept."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One HTTP call to keep: all of it or nothing. `token` names its key among the advisory locks.
+
+    `rows` are new messages as `gateway.admission.rows.new_row` makes them, `entries` what of them is queued at once.
+    """
+
+    place: KeyPlace
+    token: int
+    fingerprint: bytes
+    answer: bytes
+    keep_until: int
+    rows: Sequence[Mapping[str, Any]]
+    entries: Sequence[Entry]
+    urgent: bool
+    done: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Acceptance:
+    """The writers of the group commit. They alternate: what waits when one of them is free is its batch."""
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool[Any],
+        worker: str,
+        now_at: Callable[[], int],
+        make_id: Callable[[], UUID],
+        on_kept: Callable[[UUID, list[Entry]], None],
+    ) -> None:
+        """`on_kept` gets the outbox row's id and its entries after each commit that queued something."""
+        self._pool = pool
+        self._worker = worker
+        self._now_at = now_at
+        self._make_id = make_id
+        self._on_kept = on_kept
+        self._urgent: deque[Call] = deque()
+        self._waiting: deque[Call] = deque()
+        self._rows_waiting = 0
+        self._arrived = asyncio.Event()
+        self._stopping = False
+
+    async def keep(self, call: Call) -> str:
+        """`won` once the call is durable; `lost`: the key has an answer already; `busy`: it is being worked on elsewhere.
+
+        Raises LedgerUnavailable or LedgerOverloaded.
+        """
+        if self._rows_waiting + len(call.rows) > WAITING_ROWS_MAX:
+            raise LedgerOverloaded
+        (self._urgent if call.urgent else self._waiting).append(call)
+        self._rows_waiting += len(call.rows)
+        self._arrived.set()
+        return await call.done
+
+    async def write(self, number: int) -> None:
+        """One writer's life; ends after `stop` once nothing waits."""
+        label = f"{self._worker}/{number}"  # each writer counts usage in a row of its own, so that none waits for the other
+        conn: Any = None
+        try:
+            while True:
+                while not self._rows_waiting:
+                    if self._stopping:
+                        return
+                    self._arrived.clear()
+                    await self._arrived.wait()
+                if conn is None:
+                    conn = await self._connect()
+                batch = self._take()
+                if conn is None:
+                    _fail(batch)
+                    await asyncio.sleep(_BACK_OFF_S)
+                elif batch and not await self._commit(conn, batch, label):
+                    await _give_up(self._pool, conn)
+                    conn = None
+        finally:
+            if conn is not None:
+                await _give_up(self._pool, conn, keep=True)
+
+    def stop(self) -> None:
+        """Lets the writers end after what waits is written."""
+        self._stopping = True
+        self._arrived.set()
+
+    async def _connect(self) -> Any:
+        try:
+            return await self._pool.acquire(timeout=_ACQUIRE_S)
+        except LEDGER_ERRORS:
+            return None
+
+    def _take(self) -> list[Call]:
+        batch: list[Call] = []
+        rows = 0
+        for line in (self._urgent, self._waiting):
+            while line and (not batch or rows + len(line[0].rows) <= ROWS_MAX):
+                call = line.popleft()
+                rows += len(call.rows)
+                batch.append(call)
+        self._rows_waiting -= rows
+        return batch
+
+    async def _commit(self, conn: Any, batch: list[Call], label: str) -> bool:
+        """Writes a batch and answers its calls; False where the connection must not be used again."""
+        outbox_id = self._make_id()
+        statement, arguments = _arguments(batch, label, self._now_at(), outbox_id)
+        for repeat in range(_REPEATS_MAX + 1):
+            try:
+                result = await conn.fetch(statement, *arguments, timeout=_COMMIT_S)
+            except _REPEATABLE:
+                if repeat == _REPEATS_MAX:
+                    _fail(batch)
+                    return True
+            except LEDGER_ERRORS as error:
+                _fail(batch)
+                return isinstance(error, asyncpg.PostgresError) and not conn.is_closed()
+            except BaseException:
+                _fail(batch)
+                raise
+            else:
+                self._answer(batch, result, outbox_id)
+                return True
+        return True
+
+    def _answer(self, batch: list[Call], result: Iterable[Any], outbox_id: UUID) -> None:
+        won = {row["n"]: row["won"] for row in result}
+        entries: list[Entry] = []
+        for n, call in enumerate(batch):
+            outcome = BUSY if n not in won else WON if won[n] else LOST
+            if outcome == WON:
+                entries.extend(call.entries)
+            if not call.done.done():
+                call.done.set_result(outcome)
+        if entries:
+            self._on_kept(outbox_id, entries)
+
+
+def _arguments(batch: list[Call], label: str, now_at: int, outbox_id: UUID) -> tuple[str, list[Any]]:
+    rows: list[tuple[Any, ...]] = []
+    planned: list[tuple[Any, ...]] = []
+    usage: dict[tuple[int, int, date], int] = {}
+    entries: list[Entry] = []
+    for n, call in enumerate(batch):
+        entries.extend(call.entries)
+        for row in call.rows:
+            day = ids.day_of(row["id"])
+            rows.append((n, day, *_columns(row)))
+            place = (n, row["tenant_id"], day)
+            usage[place] = usage.get(place, 0) + row["segments"]
+            if row["due_kind"] is not None:
+                planned.append((n, day, row["id"], row["not_before"], row["due_kind"]))
+    rows.sort(key=lambda row: row[2].bytes)
+    arguments: list[Any] = [
+        list(range(len(batch))),
+        [call.place.tenant_id for call in batch],
+        [call.place.endpoint for call in batch],
+        [call.place.key for call in batch],
+        [call.token for call in batch],
+        [call.fingerprint for call in batch],
+        [call.answer for call in batch],
+        [call.keep_until for call in batch],
+        now_at,
+        *zip(*rows, strict=True),
+        label,
+        *zip(*(place + (segments,) for place, segments in usage.items()), strict=True),
+        outbox_id,
+        pack_batch(entries) if entries else None,
+    ]
+    if not planned:
+        return KEEP_QUEUED, arguments
+    planned.sort(key=lambda row: row[2].bytes)
+    return KEEP_WITH_DUE, [*arguments, *zip(*planned, strict=True)]
+
+
+def _fail(batch: list[Call]) -> None:
+    for call in batch:
+        if not call.done.done():
+            call.done.set_exception(LedgerUnavailable())
+
+
+async def _give_up(pool: asyncpg.Pool[Any], conn: Any, *, keep: bool = False) -> None:
+    if not keep:
+        with suppress(*LEDGER_ERRORS):
+            conn.terminate()
+    with suppress(*LEDGER_ERRORS):
+        await pool.release(conn)
