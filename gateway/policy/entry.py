@@ -45,7 +45,7 @@ async def apply_file(rt: Installation, path: Path, by: str, *, at_start: bool = 
 
 async def watch_file(rt: Installation, path: Path) -> None:
     """Applies the file whenever its content changes while running; faults are logged and the old policy stays."""
-    stamp, digest = _stamp(path), _digest(path)  # before the first await, so that no later change is taken for the start
+    stamp, digest = _stamp(path), _digest(path)  # before any await: no later change is missed
     while True:
         await asyncio.sleep(LOOK_S)
         seen = await asyncio.to_thread(_stamp, path)

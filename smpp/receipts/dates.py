@@ -50,6 +50,7 @@ def _epoch(digits: str) -> int | None:
     return int(digits) if len(digits) == 13 else None
 
 
+@lru_cache(maxsize=4096)  # receipts come in crowds of the same minute
 def _local(digits: str, name: str, timezone: str) -> int | None:
     if _LENGTHS.get(name) != len(digits):
         return None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from smpp.receipts import normal_id, read
 from smpp.receipts.dates import read_date
-from smpp.receipts.fields import read_fields
+from smpp.receipts.fields import read_any_fields, read_fields
 
 
 @dataclass
@@ -117,3 +117,21 @@ def test_nothing_a_carrier_writes_raises(octets: bytes, coding: int, tlvs: list[
     assert receipt.state is not None or not receipt.final
     for side in ("answer", "receipt"):
         normal_id(receipt.raw_id, "hex_to_decimal", side)
+
+
+VALUES = st.text(alphabet="0123456789abcDEF:,;|-xid", min_size=1, max_size=12) | st.sampled_from(
+    ["null", "NULL", "none"]
+)
+
+
+@given(st.lists(VALUES, min_size=7, max_size=7), st.sampled_from(["", " ", " text:", " Text:id:9 stat:X", " tail"]))
+def test_the_quick_reading_agrees_with_the_thorough_one(values: list[str], tail: str) -> None:
+    names = ("id", "sub", "dlvrd", "submit date", "done date", "stat", "err")
+    content = " ".join(f"{name}:{value}" for name, value in zip(names, values, strict=True)) + tail
+    assert read_fields(content) == read_any_fields(content)
+
+
+@given(st.sampled_from(["DELIVRD", "undeliv", "null"]), st.from_regex(r"[0-9]{1,14}", fullmatch=True), VALUES)
+def test_the_usual_form_is_read_alike(word: str, date: str, raw_id: str) -> None:
+    content = f"id:{raw_id} sub:001 dlvrd:001 submit date:{date} done date:{date} stat:{word} err:000 text:hello id:7"
+    assert read_fields(content) == read_any_fields(content)
