@@ -47,7 +47,9 @@ class Place:
 
     def fault(self, name: str, message: str) -> FieldFault:
         """A fault of the field `name`."""
-        return FieldFault(f"{DEFAULTS_POINTER if name in self.inherited else self.pointer}/{pointer_part(name)}", message)
+        return FieldFault(
+            f"{DEFAULTS_POINTER if name in self.inherited else self.pointer}/{pointer_part(name)}", message
+        )
 
 
 ALONE = Place()
@@ -200,7 +202,13 @@ def _callback_url(value: Any) -> str:
         port = parts.port
     except ValueError:
         raise wrong from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.fragment or port == 0:
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or "@" in parts.netloc
+        or parts.fragment
+        or port == 0
+    ):
         raise wrong
     return url
 

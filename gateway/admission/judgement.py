@@ -61,11 +61,15 @@ def judge(moment: Moment, request: MessageRequest, faults: list[FieldFault], pla
     measured = _measure(moment.policy, request, traffic, routes[0], place)
     if isinstance(measured, Problem):
         return measured
-    carrying_ms = 0 if measured.segments == 1 else _carrying_ms(moment, rules, request, (recipient, sender), routes, measured)
+    carrying_ms = (
+        0 if measured.segments == 1 else _carrying_ms(moment, rules, request, (recipient, sender), routes, measured)
+    )
     clocks = set_clocks(request, traffic, moment.now_at, carrying_ms)
     if isinstance(clocks, Problem):
         return clocks
-    flows = tuple(flow_of(moment.policy, _facts(moment, request, traffic, route, (recipient, sender), clocks)) for route in routes)
+    flows = tuple(
+        flow_of(moment.policy, _facts(moment, request, traffic, route, (recipient, sender), clocks)) for route in routes
+    )
     number = number_token(moment.pepper, destination_for(moment.policy, recipient), recipient)
     return Allowed(request, traffic, recipient, sender, measured, routes, flows, number, clocks)
 
@@ -124,18 +128,27 @@ def _measure(
     dialect = policy.providers[route.provider].dialect
     try:
         measured = measure(
-            request.text, request.encoding, default_alphabet=dialect.default_alphabet, long_messages=dialect.long_messages
+            request.text,
+            request.encoding,
+            default_alphabet=dialect.default_alphabet,
+            long_messages=dialect.long_messages,
         )
     except TextError as error:
         if request.encoding == "gsm7":
             return invalid([place.fault("text", str(error))])
         # With a free choice of encoding only the length can be at fault.
-        return Problem("policy.max_segments", f"The text needs more segments than exist; the limit is {request.max_segments}.")
+        return Problem(
+            "policy.max_segments", f"The text needs more segments than exist; the limit is {request.max_segments}."
+        )
     if measured.segments > request.max_segments:
         return Problem(
             "policy.max_segments",
             f"The text needs {measured.segments} segments; the limit is {request.max_segments}.",
-            members={"segments": measured.segments, "max_segments": request.max_segments, "encoding": measured.encoding},
+            members={
+                "segments": measured.segments,
+                "max_segments": request.max_segments,
+                "encoding": measured.encoding,
+            },
         )
     if traffic.max_segments is not None and measured.segments > traffic.max_segments:
         return Problem(
@@ -165,7 +178,9 @@ def _carrying_ms(
     for route in routes:
         provider = moment.policy.providers[route.provider]
         fixed = max(_spread_ms(limit, measured.segments) for limit in [*shared, route.limits, provider.limits])
-        session = min((_spread_ms(session.limits, measured.segments) for session in provider.sessions.values()), default=0)
+        session = min(
+            (_spread_ms(session.limits, measured.segments) for session in provider.sessions.values()), default=0
+        )
         slowest = max(fixed, session)
         best = slowest if best is None else min(best, slowest)
     return best or 0

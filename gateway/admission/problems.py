@@ -94,7 +94,8 @@ AUTH_REQUIRED: Final = Problem("auth.required", "Send Authorization: Bearer and 
 NOT_FOUND: Final = Problem("not_found", "Nothing is here, or nothing that this key may see.")
 IDEMPOTENCY_MISSING: Final = Problem("idempotency.missing", "Send an Idempotency-Key: one of your own per message.")
 IDEMPOTENCY_MALFORMED: Final = Problem(
-    "idempotency.malformed", "An Idempotency-Key has 1 to 255 characters of A-Z a-z 0-9 _ : . - and may stand in quotes."
+    "idempotency.malformed",
+    "An Idempotency-Key has 1 to 255 characters of A-Z a-z 0-9 _ : . - and may stand in quotes.",
 )
 IDEMPOTENCY_CONFLICT: Final = Problem("idempotency.conflict", "Use a new key for a new message.")
 IDEMPOTENCY_IN_PROGRESS: Final = Problem(

@@ -62,7 +62,7 @@ def build(rt: Runtime, door: Door) -> App:
     calls: list[tuple[str, str, str, Handler]] = [
         ("POST", "/v1/messages", SEND, messages.submit),
         ("POST", "/v1/messages/batch", SEND, messages.submit_batch),
-        ("GET", "/v1/messages", READ, messages.list),
+        ("GET", "/v1/messages", READ, messages.page),
         ("GET", "/v1/messages/{id}", READ, messages.one),
         ("POST", "/v1/messages/{id}/cancel", SEND, messages.cancel),
     ]

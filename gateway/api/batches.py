@@ -45,7 +45,7 @@ class _Worked:
 async def submit(desk: Desk, tenant: TenantRef, body: bytes, header: str | None) -> Answer:
     """The answer to a batch call; `header` is its Idempotency-Key."""
     began_mono = desk.rt.clock.now_mono()
-    policy = desk.rt.policies.current
+    policy = desk.policy
     if policy is None:
         return problem_answer(STORAGE)
     given, batch, problem = _read(body)
@@ -67,7 +67,7 @@ async def submit(desk: Desk, tenant: TenantRef, body: bytes, header: str | None)
     if not desk.enter(visit.place):
         return problem_answer(IDEMPOTENCY_IN_PROGRESS, headers)
     try:
-        if batch is None or grant is None:
+        if batch is None or grant is None or not desk.in_step:
             return await desk.refuse(visit, problem or STORAGE)
         if (known := await desk.known(visit)) is not None:
             return known
@@ -93,7 +93,9 @@ async def _submit(desk: Desk, visit: Visit, policy: Policy, batch: BatchRequest)
     kept = False
     try:
         for start in range(0, len(batch.items), CHUNK):
-            await _work_chunk(desk, visit, (policy, batch, token), range(start, min(start + CHUNK, len(batch.items))), worked)
+            await _work_chunk(
+                desk, visit, (policy, batch, token), range(start, min(start + CHUNK, len(batch.items))), worked
+            )
             await asyncio.sleep(0)
         if not worked.rows:
             return await desk.refuse(visit, all_refused(worked.problems))

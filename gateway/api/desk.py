@@ -105,6 +105,16 @@ class Desk:
         self._queueing.stop()
         await asyncio.gather(*self._tasks[-1:], return_exceptions=True)
 
+    @property
+    def policy(self) -> Policy | None:
+        """The policy in use; None before the first one."""
+        return self.rt.policies.current
+
+    @property
+    def in_step(self) -> bool:
+        """Whether this process may decide: one on another version than the one in force does not."""
+        return self.rt.policies.in_step
+
     def new_id(self) -> UUID:
         """An id of now."""
         return ids.uuid7(self.rt.clock.now_at(), os.urandom(10))

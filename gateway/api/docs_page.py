@@ -35,9 +35,7 @@ def page(document: dict[str, Any]) -> str:
     """The page of an OpenAPI document."""
     info = document["info"]
     calls = [
-        _call(method, path, call)
-        for path, methods in document["paths"].items()
-        for method, call in methods.items()
+        _call(method, path, call) for path, methods in document["paths"].items() for method, call in methods.items()
     ]
     schemas = [_schema(name, schema) for name, schema in document["components"]["schemas"].items()]
     title = escape(info["title"])
@@ -62,7 +60,8 @@ def _call(method: str, path: str, call: dict[str, Any]) -> str:
     if "requestBody" in call:
         parts.append(f"<p>Takes {_kind(_content(call['requestBody']))}.</p>")
     rows = [
-        (status, "", _kind(_content(response)), response["description"]) for status, response in call["responses"].items()
+        (status, "", _kind(_content(response)), response["description"])
+        for status, response in call["responses"].items()
     ]
     parts.append(_table(("status", "", "body", ""), rows))
     return "".join(parts)
@@ -108,7 +107,13 @@ def _kind(shape: dict[str, Any]) -> str:
         return f"array of {_kind(shape['items'])}"
     bounds = [
         f"{word} {shape[key]}"
-        for key, word in (("minimum", "from"), ("maximum", "to"), ("maxLength", "up to"), ("maxItems", "up to"), ("default", "default"))
+        for key, word in (
+            ("minimum", "from"),
+            ("maximum", "to"),
+            ("maxLength", "up to"),
+            ("maxItems", "up to"),
+            ("default", "default"),
+        )
         if key in shape
     ]
     return escape(" ".join([str(shape.get("format", shape.get("type", "any"))), *bounds]))

@@ -47,7 +47,7 @@ class Door:
         """One message; `key` is the Idempotency-Key header. A dry run needs no key and keeps nothing."""
         desk = self._desk
         began_mono = desk.rt.clock.now_mono()
-        policy = desk.rt.policies.current
+        policy = desk.policy
         if policy is None:
             return problem_answer(STORAGE)
         grant = await desk.toll(tenant, tenant_rules(policy, tenant.name), 1)
@@ -61,10 +61,11 @@ class Door:
         except BodyRefused as refused:
             desk.count_refusal(NO_CLASS, refused.problem)
             return problem_answer(refused.problem, headers)
+        able = grant is not None and desk.in_step
         if dry_run:
-            answer = await self._rehearse(tenant, policy, given, headers) if grant is not None else problem_answer(STORAGE)
+            answer = await self._rehearse(tenant, policy, given, headers) if able else problem_answer(STORAGE, headers)
         else:
-            answer = await self._submit(tenant, policy, given, (key, headers, grant is not None))
+            answer = await self._submit(tenant, policy, given, (key, headers, able))
         metrics.admission_seconds.observe(desk.rt.clock.now_mono() - began_mono)
         return answer
 
@@ -75,7 +76,7 @@ class Door:
     async def _submit(
         self, tenant: TenantRef, policy: Policy, given: dict[str, Any], rest: tuple[str | None, Headers, bool]
     ) -> Answer:
-        header, headers, index_there = rest
+        header, headers, able = rest
         desk = self._desk
         key = idempotency_keys.read(header)
         if isinstance(key, Problem):
@@ -88,7 +89,7 @@ class Door:
         if not desk.enter(place):
             return problem_answer(IDEMPOTENCY_IN_PROGRESS, headers)
         try:
-            if not index_there:
+            if not able:
                 return await desk.refuse(visit, STORAGE)
             return await self._decide(visit, policy, given)
         finally:

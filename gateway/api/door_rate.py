@@ -112,7 +112,11 @@ class DoorRate:
         for place, n in enumerate(order):
             allowed, remaining, wait_ms, full_ms = told[place * 4 : place * 4 + 4]
             grants[n] = Grant(
-                tolls[n].limit, bool(allowed), int(remaining), max(1, math.ceil(wait_ms / 1000)), math.ceil(full_ms / 1000)
+                tolls[n].limit,
+                bool(allowed),
+                int(remaining),
+                max(1, math.ceil(wait_ms / 1000)),
+                math.ceil(full_ms / 1000),
             )
         return grants
 

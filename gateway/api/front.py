@@ -129,7 +129,9 @@ def _given(scope: Scope) -> Receive:
 
 def _too_large(limit: int) -> Answer:
     # The connection stays: the server drops the rest of the body as it comes and cuts it off at the request's deadline.
-    return problem_answer(Problem("request.too_large", f"A body may have {limit} octets here.", members={"limit": limit}))
+    return problem_answer(
+        Problem("request.too_large", f"A body may have {limit} octets here.", members={"limit": limit})
+    )
 
 
 def _closing(answer: Answer) -> Answer:

@@ -21,7 +21,9 @@ class Gatherer(Generic[Item, Result]):
     While a call runs the next one collects, so batches grow with load and an idle system waits for nothing.
     """
 
-    def __init__(self, ask: Callable[[list[Item]], Awaitable[Sequence[Result]]], most: int, waiting_max: int = 20_000) -> None:
+    def __init__(
+        self, ask: Callable[[list[Item]], Awaitable[Sequence[Result]]], most: int, waiting_max: int = 20_000
+    ) -> None:
         self._ask = ask
         self._most = most
         self._waiting_max = waiting_max

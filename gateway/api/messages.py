@@ -68,7 +68,7 @@ class Messages:
         except LEDGER_ERRORS:
             return problem_answer(STORAGE)
 
-    async def list(self, exchange: Exchange, tenant: TenantRef) -> Answer:
+    async def page(self, exchange: Exchange, tenant: TenantRef) -> Answer:
         """GET /v1/messages"""
         wanted = self._filter(exchange, tenant)
         if isinstance(wanted, Problem):

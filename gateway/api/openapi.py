@@ -12,7 +12,14 @@ from gateway.domain import states
 TITLE: Final = "Sluicegate"
 VERSION: Final = "1"
 
-_EVERYWHERE: Final = ("auth.required", "auth.scope", "capacity.storage", "capacity.overload", "request.timeout", "internal")
+_EVERYWHERE: Final = (
+    "auth.required",
+    "auth.scope",
+    "capacity.storage",
+    "capacity.overload",
+    "request.timeout",
+    "internal",
+)
 _BODY: Final = ("request.malformed", "request.invalid", "request.too_large", "request.encoding")
 _SEND: Final = (
     *_BODY, "idempotency.missing", "idempotency.malformed", "idempotency.conflict", "idempotency.in_progress", "quota.rate",
@@ -24,12 +31,18 @@ _HEADERS: Final[Schema] = {
     "X-Request-Id": {"description": "Names this request in the logs.", "schema": {"type": "string"}},
 }
 _RATE: Final[Schema] = {
-    "RateLimit-Policy": {"description": "The tenant's door rate (IETF draft): quota and window.", "schema": {"type": "string"}},
+    "RateLimit-Policy": {
+        "description": "The tenant's door rate (IETF draft): quota and window.",
+        "schema": {"type": "string"},
+    },
     "RateLimit": {"description": "What is left of it.", "schema": {"type": "string"}},
 }
 _REPLAYED: Final[Schema] = {"description": "`true` where this is the first answer again.", "schema": {"type": "string"}}
 _LOCATION: Final[Schema] = {"description": "Where the message is.", "schema": {"type": "string"}}
-_RETRY_AFTER: Final[Schema] = {"description": "Whole seconds to wait before repeating.", "schema": {"type": "integer", "minimum": 1}}
+_RETRY_AFTER: Final[Schema] = {
+    "description": "Whole seconds to wait before repeating.",
+    "schema": {"type": "integer", "minimum": 1},
+}
 _STATUS_TEXT: Final = {
     400: "Malformed", 401: "No valid key", 403: "The key does not allow this", 404: "No such object", 408: "Too slow",
     409: "Conflict", 413: "Too large", 415: "Compressed", 422: "Refused for good", 429: "Slow down", 500: "Our fault",
@@ -62,7 +75,9 @@ def document() -> dict[str, Any]:
 
 
 def _submit() -> Schema:
-    dry_run = _parameter("dry_run", {"type": "boolean"}, "Only say what a real call would get; nothing is kept and no key is needed.")
+    dry_run = _parameter(
+        "dry_run", {"type": "boolean"}, "Only say what a real call would get; nothing is kept and no key is needed."
+    )
     return {
         "operationId": "submitMessage",
         "summary": "Submit one message",
@@ -70,7 +85,11 @@ def _submit() -> Schema:
         "parameters": [_KEY, dry_run],
         "requestBody": _takes("MessageRequest"),
         "responses": {
-            "202": _gives("Message", "Durable. It waits for its turn or for its time.", _RATE | {"Location": _LOCATION, "Idempotent-Replayed": _REPLAYED}),
+            "202": _gives(
+                "Message",
+                "Durable. It waits for its turn or for its time.",
+                _RATE | {"Location": _LOCATION, "Idempotent-Replayed": _REPLAYED},
+            ),
             "200": _gives("DryRun", "What a real call would get (dry run only).", _RATE),
             **_refuses(_SEND, _RATE),
         },
@@ -153,7 +172,11 @@ def _takes(name: str) -> Schema:
 
 
 def _gives(name: str, text: str, headers: Schema) -> Schema:
-    return {"description": text, "headers": _HEADERS | headers, "content": {"application/json": {"schema": reference(name)}}}
+    return {
+        "description": text,
+        "headers": _HEADERS | headers,
+        "content": {"application/json": {"schema": reference(name)}},
+    }
 
 
 def _refuses(codes: tuple[str, ...], headers: Schema) -> Schema:

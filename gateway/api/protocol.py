@@ -84,12 +84,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._timer = None
         if self.transport.is_closing():
             return
-        if not self._reading and not self._in_headers and self.cycle is None:
-            self.transport.close()  # never said a word
-        elif self._in_headers:
+        if self._in_headers:
             self._refuse(Problem("request.timeout", f"The whole request must arrive within {self.request_s:g} s."))
-        elif self.cycle is None or self.cycle.response_complete:
-            self.transport.close()
+        elif not self._begun_mono or self.cycle.response_complete:
+            self.transport.close()  # it never said a word, or goes on with a body that nobody reads
         # Otherwise the application reads the body and answers by the same deadline.
 
     def _refuse(self, problem: Problem) -> None:

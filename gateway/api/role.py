@@ -13,7 +13,6 @@ import uvicorn
 from gateway.api.app import build
 from gateway.api.door import Door
 from gateway.api.protocol import BoundedProtocol
-from gateway.ledger.acceptance import LEDGER_ERRORS
 from gateway.policy.rules.snapshot import Policy
 from gateway.policy.rules.tuning import tuning_of
 from gateway.runtime import Runtime
@@ -40,7 +39,7 @@ async def serve(rt: Runtime, sockets: Sequence[socket]) -> None:
     _keep_tuned(rt)
     server = _Server(
         uvicorn.Config(
-            build(rt, door),  # type: ignore[arg-type]
+            build(rt, door),
             loop="none",
             http=BoundedProtocol,
             ws="none",
@@ -86,9 +85,7 @@ def _keep_tuned(rt: Runtime) -> None:
 
 async def _tune(rt: Runtime, policy: Policy) -> bool:
     try:
-        async with rt.pool.acquire(timeout=2.0) as conn:
-            names = [row["name"] for row in await conn.fetch("SELECT name FROM tenants")]
-        await rt.scheduler.tune(tuning_of(policy, names))
-    except (IndexUnavailable, *LEDGER_ERRORS):
+        await rt.scheduler.tune(tuning_of(policy))
+    except IndexUnavailable:
         return False
     return True

@@ -92,18 +92,22 @@ _MESSAGE_FIELDS: Final[Schema] = {
     "metadata": {"type": "object", "additionalProperties": _STRING},
     "policy_version": _WHOLE,
     "delivery": nullable(reference("Delivery")),
-    "expiry": nullable({
-        "type": "object",
-        "properties": {
-            "at": _INSTANT,
-            "cause": {"type": "string", "enum": ["wait_budget", "ttl", "send_window"]},
-            "stage": {"type": "string", "enum": ["queued", "retry", "scheduled"]},
-        },
-    }),
-    "error": nullable({
-        "type": "object",
-        "properties": {"code": _STRING, "permanent": {"type": "boolean"}, "carrier_status": nullable(_STRING)},
-    }),
+    "expiry": nullable(
+        {
+            "type": "object",
+            "properties": {
+                "at": _INSTANT,
+                "cause": {"type": "string", "enum": ["wait_budget", "ttl", "send_window"]},
+                "stage": {"type": "string", "enum": ["queued", "retry", "scheduled"]},
+            },
+        }
+    ),
+    "error": nullable(
+        {
+            "type": "object",
+            "properties": {"code": _STRING, "permanent": {"type": "boolean"}, "carrier_status": nullable(_STRING)},
+        }
+    ),
     "possible_duplicate": {"type": "boolean"},
 }
 _EVENT: Final[Schema] = {

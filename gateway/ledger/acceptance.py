@@ -27,7 +27,13 @@ WAITING_ROWS_MAX: Final = 20_000
 WRITERS: Final = 2
 
 WON, LOST, BUSY = "won", "lost", "busy"
-LEDGER_ERRORS: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+LEDGER_ERRORS: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 _REPEATABLE: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _REPEATS_MAX = 3
 _ACQUIRE_S, _COMMIT_S = 0.25, 2.5
@@ -162,7 +168,8 @@ class Acceptance:
 
     async def write(self, number: int) -> None:
         """One writer's life; ends after `stop` once nothing waits."""
-        label = f"{self._worker}/{number}"  # each writer counts usage in a row of its own, so that none waits for the other
+        # Each writer counts usage in a row of its own, so that none waits for the other.
+        label = f"{self._worker}/{number}"
         conn: Any = None
         try:
             while True:
@@ -268,7 +275,7 @@ def _arguments(batch: list[Call], label: str, now_at: int, outbox_id: UUID) -> t
         now_at,
         *zip(*rows, strict=True),
         label,
-        *zip(*(place + (segments,) for place, segments in usage.items()), strict=True),
+        *zip(*((*place, segments) for place, segments in usage.items()), strict=True),
         outbox_id,
         pack_batch(entries) if entries else None,
     ]

@@ -1,6 +1,6 @@
 """API keys (contract section 2; reliability section 5, lines 1-5): made, listed, revoked, and verified at every call.
 
-A key reads `sg_<id>_<secret><checksum>`. The ledger holds the id and the SHA-256 of the secret; the secret is shown once.
+A key reads `sg_<id>_<secret><checksum>`. The ledger holds the id and the SHA-256 of the secret, which is shown once.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _read(written: str) -> tuple[str, str] | None:
     if len(written) != len(_PREFIX) + 2 + _ID_LENGTH + _SECRET_LENGTH + _CHECKSUM_LENGTH or not written.isascii():
         return None
     head, checksum = written[:-_CHECKSUM_LENGTH], written[-_CHECKSUM_LENGTH:]
-    prefix, key_id, secret = (head.split("_", 2) + ["", ""])[:3]
+    prefix, key_id, secret = [*head.split("_", 2), "", ""][:3]
     if prefix != _PREFIX or len(key_id) != _ID_LENGTH or not hmac.compare_digest(_checksum(head), checksum):
         return None
     return key_id, secret
