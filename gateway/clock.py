@@ -1,4 +1,4 @@
-"""The queue's clock: Redis TIME, followed by this process's monotonic clock between two measurements (design section 3, Clocks)."""
+"""The queue's clock: Redis TIME, followed by this process's monotonic clock in between (design section 3)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ import structlog
 
 HIDDEN = "[hidden]"
 _FORBIDDEN = frozenset({
-    "text", "body", "to", "from", "number", "recipient", "sender", "msisdn", "destination_addr", "source_addr", "short_message",
+    "text", "body", "to", "from", "number", "recipient", "sender", "msisdn",
+    "destination_addr", "source_addr", "short_message",
     "key", "api_key", "password", "secret", "token", "authorization", "url",
 })  # fmt: skip
 _NUMBER = re.compile(r"\+\d{6,15}\b")
@@ -63,5 +64,5 @@ def hide_private(_logger: Any, _method: str, event: MutableMapping[str, Any]) ->
 
 def get(name: str) -> structlog.typing.FilteringBoundLogger:
     """The logger of one module."""
-    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(part=name)
+    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(module=name)
     return logger

@@ -145,7 +145,8 @@ class Runtime:
         self.pepper = bytes(row["pepper"])
         now_at = self.clock.now_at()
         self.process_id = await self.pool.fetchval(
-            "INSERT INTO processes (role, worker, pid, host, started_at, heartbeat_at) VALUES ($1, $2, $3, $4, $5, $5) RETURNING id",
+            "INSERT INTO processes (role, worker, pid, host, started_at, heartbeat_at)"
+            " VALUES ($1, $2, $3, $4, $5, $5) RETURNING id",
             self.role, self.worker, os.getpid(), socket.gethostname(), now_at,
         )  # fmt: skip
 
@@ -194,7 +195,7 @@ class Runtime:
 
 
 def open_redis(url: str) -> redis.asyncio.Redis:
-    """A client that gives up in time and never repeats a command by itself: whether one ran is the caller's to judge."""
+    """A client that gives up in time and never repeats a command: whether one ran is the caller's to judge."""
     return redis.asyncio.Redis.from_url(
         url,
         socket_connect_timeout=2.0,

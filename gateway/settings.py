@@ -1,4 +1,4 @@
-"""Process settings from the environment (contract section 1): prefix `SLUICEGATE_`, each also as `..._FILE` for secrets."""
+"""Process settings from the environment (contract section 1): `SLUICEGATE_NAME` or `SLUICEGATE_NAME_FILE`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Settings(BaseSettings):
 
 
 class EnvironmentSource(PydanticBaseSettingsSource):
-    """Reads `SLUICEGATE_NAME` or `SLUICEGATE_NAME_FILE`; an unknown name is an error that names the nearest known one."""
+    """Reads `SLUICEGATE_NAME` or `SLUICEGATE_NAME_FILE`; an unknown name is an error that names the nearest one."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         """One field's value from the environment, in the form that pydantic-settings asks of a source."""
@@ -88,7 +88,7 @@ class EnvironmentSource(PydanticBaseSettingsSource):
 def read_environment(environ: Mapping[str, str], fields: Mapping[str, object]) -> dict[str, str]:
     """The settings that the environment gives, by field name.
 
-    Raises SettingsInvalid for an unknown variable, for a variable given twice (plain and as file) and for a file that cannot be read.
+    Raises SettingsInvalid for an unknown variable, one given twice (plain and as file), and a file that cannot be read.
     """
     known = {PREFIX + name.upper(): name for name in fields}
     found: dict[str, str] = {}

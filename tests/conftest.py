@@ -1,4 +1,4 @@
-"""Real stores for the tests: one embedded PostgreSQL and Valkey per test process, a fresh migrated database per test."""
+"""Real stores for the tests: a PostgreSQL and a Valkey per test process, a fresh migrated database per test."""
 
 from __future__ import annotations
 

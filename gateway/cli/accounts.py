@@ -95,7 +95,8 @@ def register(app: typer.Typer) -> None:
             ["id", "tenant", "scopes", "networks", "created", "expires", "revoked", "last used"],
             [
                 (
-                    row["id"], row["tenant"] or "(operators)", " ".join(row["scopes"]), " ".join(row["cidrs"]) or "any", instant(row["created_at"]),
+                    row["id"], row["tenant"] or "(operators)", " ".join(row["scopes"]), " ".join(row["cidrs"]) or "any",
+                    instant(row["created_at"]),
                     instant(row["expires_at"]), instant(row["revoked_at"]), instant(row["last_used_at"]),
                 )
                 for row in rows

@@ -1,1 +1,1 @@
-"""The stores for one machine: a real PostgreSQL and a real Valkey from wheels, started and watched by us (libraries.md section 1)."""
+"""The stores for one machine: a real PostgreSQL and a real Valkey from wheels, started and watched by us."""

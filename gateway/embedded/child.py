@@ -54,7 +54,7 @@ def start(command: ChildCommand) -> subprocess.Popen[bytes]:
             stderr=output,
             start_new_session=True,
             pass_fds=tuple(command.pass_fds),
-            preexec_fn=_die_with_parent(command.death_signal),
+            preexec_fn=_die_with_parent(command.death_signal),  # noqa: PLW1509 - it calls only prctl and getppid
             **identity,
         )
     finally:
@@ -78,7 +78,7 @@ def _die_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
 async def exited(child: subprocess.Popen[bytes]) -> int:
     """Waits for the end of a child without a thread; returns its exit code (negative: the signal)."""
     if not hasattr(os, "pidfd_open"):
-        while child.poll() is None:
+        while child.poll() is None:  # noqa: ASYNC110 - nothing tells us but the look
             await asyncio.sleep(_POLL_S)
         return int(child.returncode)
     loop = asyncio.get_running_loop()

@@ -51,7 +51,8 @@ def identity() -> Identity:
         if entry.pw_uid != 0:
             return Identity(entry.pw_uid, entry.pw_gid)
     raise DataDirectoryRefused(
-        "as root the embedded PostgreSQL needs an account like `nobody` in /etc/passwd: add one, or set SLUICEGATE_DATABASE_URL"
+        "as root the embedded PostgreSQL needs an account like `nobody` in /etc/passwd:"
+        " add one, or set SLUICEGATE_DATABASE_URL"
     )
 
 
@@ -74,7 +75,8 @@ class Home:
             holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
             raise DataDirectoryRefused(
-                f"{self.directory} is in use by another run (process {holder}): stop it first, or use another --data-dir"
+                f"{self.directory} is in use by another run (process {holder}):"
+                " stop it first, or use another --data-dir"
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -93,7 +95,8 @@ class Home:
         if not place.exists():
             if place.is_symlink():
                 raise DataDirectoryRefused(
-                    f"{place} points to {os.readlink(place)}, which is gone: restore it, or remove the link to start empty"
+                    f"{place} points to {os.readlink(place)}, which is gone:"
+                    " restore it, or remove the link to start empty"
                 )
             place.mkdir()
             place.chmod(0o711)
@@ -204,7 +207,8 @@ def _make_outside(origin: Path) -> Path:
         (place / "origin").write_text(str(origin), encoding="utf-8")
         return place
     raise DataDirectoryRefused(
-        f"the account of the embedded servers cannot enter {origin}, and no place outside could be made: use another --data-dir"
+        f"the account of the embedded servers cannot enter {origin}, and no place outside could be made:"
+        " use another --data-dir"
     )
 
 

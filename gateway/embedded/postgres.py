@@ -91,7 +91,7 @@ class PostgresServer:
         connection = await self._first_connection()
         try:
             if not await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", DATABASE):
-                # The password is hexadecimal, made by us: safe inside a literal (utility statements take no parameters).
+                # Hexadecimal and made by us, so safe inside a literal: utility statements take no parameters.
                 await connection.execute(f"CREATE ROLE {DATABASE} LOGIN CREATEDB PASSWORD '{self._password}'")
             if not await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", DATABASE):
                 await connection.execute(f"CREATE DATABASE {DATABASE} OWNER {DATABASE}")
@@ -128,8 +128,9 @@ class PostgresServer:
             file.write(self._password + "\n")
         self._home.give(password_file)
         arguments = [
-            str(programs / "initdb"), "-D", str(fresh), "-U", "postgres", f"--pwfile={password_file}", "--auth=scram-sha-256",
-            "--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C", "--no-instructions",
+            str(programs / "initdb"), "-D", str(fresh), "-U", "postgres", f"--pwfile={password_file}",
+            "--auth=scram-sha-256", "--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8",
+            "--locale=C", "--no-instructions",
         ]  # fmt: skip
         who: dict[str, Any] = {}
         if self._home.identity.dropped:
@@ -160,7 +161,8 @@ class PostgresServer:
         ours = told.split()[2].partition(".")[0]
         if theirs != ours:
             raise DataDirectoryRefused(
-                f"{self._data} was made by PostgreSQL {theirs} and this release brings {ours}: dump it with a PostgreSQL {theirs} and restore it"
+                f"{self._data} was made by PostgreSQL {theirs} and this release brings {ours}:"
+                f" dump it with a PostgreSQL {theirs} and restore it"
                 " into an empty data directory, or point SLUICEGATE_DATABASE_URL at a server of your own"
             )
 

@@ -1,4 +1,4 @@
-"""The servers' programs inside the wheels; copied beside the data where the servers' account cannot start them in place."""
+"""The servers' programs inside the wheels; copied beside the data where they cannot be started in place."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class ValkeyServer:
         )
 
     async def ready(self) -> None:
-        """Waits until the server answers; raises DataDirectoryRefused with the place of the log when it ends instead."""
+        """Waits until the server answers; raises DataDirectoryRefused, naming the log, when it ends instead."""
         until = time.monotonic() + _READY_S
         client = redis.asyncio.Redis.from_url(self.url())
         try:

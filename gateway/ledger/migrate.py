@@ -1,4 +1,4 @@
-"""Brings a database to the newest schema: plain SQL files, each in one transaction, checksums kept (design section 1)."""
+"""Brings a database to the newest schema: plain SQL files, one transaction each, checksums kept (design section 1)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ async def missing(url: str) -> list[str]:
 
 async def _apply_missing(connection: Any, migrations: Sequence[Migration]) -> list[str]:
     await connection.execute(
-        "CREATE TABLE IF NOT EXISTS schema_migrations (version integer PRIMARY KEY, name text NOT NULL, sha256 text NOT NULL, applied_at bigint NOT NULL)"
+        "CREATE TABLE IF NOT EXISTS schema_migrations"
+        " (version integer PRIMARY KEY, name text NOT NULL, sha256 text NOT NULL, applied_at bigint NOT NULL)"
     )
     done = {
         row["version"]: row for row in await connection.fetch("SELECT version, name, sha256 FROM schema_migrations")

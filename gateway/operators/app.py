@@ -101,7 +101,10 @@ async def fetch(neighbour: Neighbour, path: str) -> tuple[int, str] | None:
 
 
 class LocalNames:
-    """On a loopback address only IP literals and `localhost` are taken as Host: a web page cannot reach us by a DNS name of its own."""
+    """On a loopback address only IP literals and `localhost` are taken as Host.
+
+    A web page cannot reach us by a DNS name of its own then.
+    """
 
     def __init__(self, app: ASGIApp, host: str) -> None:
         self._app = app

@@ -25,8 +25,9 @@ class OperatorsServer:
 
     def __init__(self, app: Any, listener: socket.socket) -> None:
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", ws="none", timeout_graceful_shutdown=_STOP_S, timeout_keep_alive=5,
-            server_header=False, limit_concurrency=200, proxy_headers=False,
+            app, log_config=None, access_log=False, lifespan="off", ws="none",
+            timeout_graceful_shutdown=_STOP_S, timeout_keep_alive=5, server_header=False,
+            limit_concurrency=200, proxy_headers=False,
         )  # fmt: skip
         self._server = _QuietServer(config)
         self._listener = listener
@@ -36,7 +37,7 @@ class OperatorsServer:
         self._task = asyncio.get_running_loop().create_task(
             self._server.serve(sockets=[self._listener]), name="operators' port"
         )
-        while not self._server.started and not self._task.done():
+        while not self._server.started and not self._task.done():  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.005)
         return self
 

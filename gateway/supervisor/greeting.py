@@ -46,7 +46,7 @@ async def text(rt: Runtime, run: RunFile, link: str, home: Home) -> str:
 async def demo_key(rt: Runtime, home: Home, tenant: str) -> str:
     """A key of this tenant that works: the one of an earlier start, or a new one.
 
-    The ledger holds only its digest; the readable form lies in the data directory (mode 0600) beside the stores' passwords.
+    The ledger holds only its digest; the readable form lies in the data directory (0600) beside the stores' passwords.
     """
     path = home.directory / _KEY_FILE
     try:
@@ -73,8 +73,8 @@ def curl_line(api_url: str, key: str, fields: dict[str, str]) -> str:
     """One line for a shell; its idempotency key is new, so that pasting it twice sends one message."""
     body = json.dumps(fields, separators=(",", ":"))
     return (
-        f"curl -sS {api_url}/v1/messages -H 'Authorization: Bearer {key}' -H 'Idempotency-Key: first-{secrets.token_hex(4)}'"
-        f" -H 'Content-Type: application/json' -d '{body}'"
+        f"curl -sS {api_url}/v1/messages -H 'Authorization: Bearer {key}'"
+        f" -H 'Idempotency-Key: first-{secrets.token_hex(4)}' -H 'Content-Type: application/json' -d '{body}'"
     )
 
 

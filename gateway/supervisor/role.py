@@ -26,7 +26,8 @@ _log = logs.get("role")
 async def run_role(settings: Settings, role: str, worker: str, sockets: list[socket.socket] | None = None) -> int:
     """Runs a role until SIGTERM or SIGINT and until it has drained; returns the exit code.
 
-    `sockets` are inherited ones of the tenant port; without them an api role binds its own. Raises StartRefused, AddressInUse.
+    `sockets` are inherited ones of the tenant port; without them an api role binds its own.
+    Raises StartRefused, AddressInUse.
     """
     work = _entry(role)
     if role == "api" and not sockets:

@@ -9,10 +9,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PURE = [
-    "smpp/protocol", "smpp/text", "smpp/receipts", "scheduler/core", "gateway/domain", "gateway/admission", "gateway/policy/rules",
+    "smpp/protocol", "smpp/text", "smpp/receipts", "scheduler/core", "gateway/domain", "gateway/admission",
+    "gateway/policy/rules",
 ]  # fmt: skip
 FORBIDDEN_MODULES = frozenset({
-    "time", "random", "secrets", "asyncio", "logging", "socket", "threading", "subprocess", "os", "structlog", "redis", "asyncpg", "aiohttp",
+    "time", "random", "secrets", "asyncio", "logging", "socket", "threading", "subprocess", "os", "structlog", "redis",
+    "asyncpg", "aiohttp",
     "uvicorn", "starlette", "fastapi", "prometheus_client", "smpplib", "httpx", "requests",
 })  # fmt: skip
 FORBIDDEN_CALLS = frozenset(

@@ -1,0 +1,71 @@
+# Sluicegate. `make` alone tells what there is.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -q
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z-]*:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: up
+up: $(STAMP) ## run everything here: stores, roles, carrier simulator; Ctrl-C stops it
+	@exec $(BIN)/sluicegate up $(ARGS)
+
+.PHONY: test
+test: $(STAMP) ## every test that needs only Python; real PostgreSQL and Valkey are started for it
+	$(PYTEST) -n $(WORKERS) --dist loadscope -m "not interop" tests $(ARGS)
+
+.PHONY: test-interop
+test-interop: $(STAMP) tests/interop/node_modules/.installed ## tests against peers that are not ours (Node)
+	$(PYTEST) -m interop tests/interop $(ARGS)
+
+.PHONY: install
+install: $(STAMP) ## .venv with everything the other targets need
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, %s is %s" % (sys.executable, sys.version.split()[0]) if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+tests/interop/node_modules/.installed: tests/interop/package.json tests/interop/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is needed (Debian: apt-get install nodejs npm)"; exit 1; }
+	npm ci --prefix tests/interop --no-audit --no-fund --silent
+	@touch $@
+
+.PHONY: check
+check: $(STAMP) ## format, lint, types, import rules, pure tests: under a minute, no services
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(PYTEST) -n $(WORKERS) tests/unit tests/house
+
+.PHONY: bench
+bench: $(STAMP) ## side-by-side measurement; prints a table, writes results/bench-DATE.json
+	$(BIN)/python -m loadtests.bench $(ARGS)
+
+.PHONY: faults
+faults: $(STAMP) ## seeded kill and cut runs at full N; prints a table, writes results/faults-DATE.json
+	$(BIN)/python -m loadtests.faults $(ARGS)
+
+.PHONY: format
+format: $(STAMP) ## put the code into the one form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: lock
+lock: $(STAMP) ## make requirements.lock from pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --extra dev --no-emit-index-url pyproject.toml -o requirements.lock
+
+.PHONY: clean
+clean: ## remove what can be made again; data in .sluicegate stays
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist tests/interop/node_modules
+	find gateway scheduler smpp tests loadtests -name __pycache__ -type d -prune -exec rm -rf {} +
