@@ -173,7 +173,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=0)
+        # asyncio's TLS transport pauses at `size >= high`, its plain one at `size > high`: 0 would pause TLS for ever.
+        encrypted = transport.get_extra_info("sslcontext") is not None
+        self._transport.set_write_buffer_limits(high=1 if encrypted else 0, low=0)
         self._arm()
 
     def data_received(self, data: bytes) -> None:
