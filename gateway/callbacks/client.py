@@ -49,6 +49,8 @@ class Client:
                 await response.content.read(ANSWER_BYTES)
                 wait_ms = retry_after_ms(response.headers.get("retry-after"), now_at)
                 return Answer(response.status, retry_after_ms=wait_ms)
+        except aiohttp.InvalidURL:  # odd notations of addresses among them
+            return Answer(None, fault="address_refused")
         except asyncio.CancelledError:
             raise
         except Exception as error:  # whatever an endpoint causes belongs to its own line

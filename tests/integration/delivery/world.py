@@ -112,7 +112,8 @@ class World:
     async def attempt(self, message_id: UUID, slot: int = 0, outcome: str | None = None, owner: int = 1) -> None:
         now_at = self.clock.now_at()
         await self.pool.execute(
-            "INSERT INTO attempts (day, id, slot, kind, owner_id, provider, session, claimed_at, written_at, outcome, outcome_at)"
+            "INSERT INTO attempts"
+            " (day, id, slot, kind, owner_id, provider, session, claimed_at, written_at, outcome, outcome_at)"
             " VALUES ($1, $2, $3, 'submit', $4, 'carrier-a', 'a1', $5, $5, $6, $7)",
             day_of(message_id), message_id, slot, owner, now_at, outcome, None if outcome is None else now_at,
         )  # fmt: skip

@@ -1,0 +1,273 @@
+"""Callbacks against a real HTTP server (contract, "Callbacks"; I30, cases H24, Q21)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+from standardwebhooks.webhooks import Webhook
+
+from gateway.callbacks.client import Client
+from gateway.callbacks.sender import Sender
+from gateway.ledger import callback_lines
+from gateway.ledger.callback_lines import add_events, wants
+from gateway.policy.rules.snapshot import CallbackTarget
+from tests.integration.delivery.world import SECRET, World, policy_of, until
+
+
+@dataclass
+class Sink:
+    """An endpoint that answers as told and keeps what it got."""
+
+    url: str = ""
+    answer: Callable[[int], web.Response] = lambda n: web.Response(status=204)
+    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    at_once: int = 0
+    most: int = 0
+    slow_s: float = 0.0
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def take(self, request: web.Request) -> web.Response:
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        self.got.append(({name.lower(): value for name, value in request.headers.items()}, await request.read()))
+        self.paths.append(request.path)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.closing.wait(), self.slow_s)
+        self.at_once -= 1
+        return self.answer(len(self.got))
+
+    def seqs(self) -> list[int]:
+        return [json.loads(body)["data"]["seq"] for _, body in self.got]
+
+
+@asynccontextmanager
+async def sink() -> AsyncIterator[Sink]:
+    made = Sink()
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", made.take)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    made.url = f"http://127.0.0.1:{port}/hooks"
+    try:
+        yield made
+    finally:
+        made.closing.set()
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def sending(world: World) -> AsyncIterator[Any]:
+    rt = world.runtime()
+    async with Client() as client:
+        task = asyncio.create_task(Sender(rt, client).run())
+        try:
+            yield rt
+        finally:
+            rt.stopping.set()
+            await asyncio.wait_for(task, 10)
+
+
+async def tell(world: World, event: str = "message.delivered", **values: Any) -> None:
+    """A message in a state that is told, and its callback."""
+    message = await world.message(**({"status": "delivered", "final_at": 1, "sweep_at": None, "version": 3} | values))
+    async with world.pool.acquire() as conn, conn.transaction():
+        row = dict(await world.row(message))
+        await add_events(conn, world.policy, [(row, event)], world.clock.now_at())
+
+
+async def owed(world: World) -> int:
+    return int(await world.pool.fetchval("SELECT count(*) FROM callbacks WHERE gave_up_at IS NULL"))
+
+
+def none_owed(world: World) -> Callable[[], Awaitable[bool]]:
+    async def check() -> bool:
+        return await owed(world) == 0
+
+    return check
+
+
+async def test_a_signed_callback_is_sent_and_forgotten(world: World) -> None:
+    async with sink() as one:
+        world.policy = policy_of(one.url)
+        async with sending(world):
+            await tell(world, client_ref="order-7")
+            await until(none_owed(world))
+    ((headers, body),) = one.got
+    told = Webhook(SECRET).verify(body, headers)
+    assert told["type"] == "message.delivered" and told["data"]["seq"] == 3
+    assert told["data"]["status"] == "delivered" and told["data"]["client_ref"] == "order-7"
+    assert "text" not in told["data"] and b"hello" not in body
+    assert headers["content-type"] == "application/json"
+
+
+async def test_a_failing_endpoint_gets_it_again_under_the_same_id(world: World) -> None:
+    async with sink() as one:
+        one.answer = lambda n: web.Response(status=500 if n < 3 else 200, text="x" * 100_000)
+        world.policy = policy_of(one.url)
+        async with sending(world):
+            await tell(world)
+            await until(none_owed(world), 20)
+    assert len({headers["webhook-id"] for headers, _ in one.got}) == 1 and len(one.got) == 3
+
+
+async def test_retry_after_is_respected_and_redirects_are_not_followed(world: World) -> None:
+    async with sink() as one:
+        one.answer = lambda n: web.Response(status=302, headers={"location": "/inside", "retry-after": "1000"})
+        world.policy = policy_of(one.url)
+        async with sending(world):
+            await tell(world)
+
+            async def tried() -> bool:
+                return await world.pool.fetchval("SELECT max(tries) FROM callbacks") == 1
+
+            await until(tried)
+    row = await world.pool.fetchrow("SELECT due_at, last_status FROM callbacks")
+    assert 900_000 < row["due_at"] - world.clock.now_at() <= 1_000_000
+    assert row["last_status"] == "302" and one.paths == ["/hooks"]
+
+
+async def test_gone_is_given_up_and_can_be_replayed(world: World) -> None:
+    async with sink() as one:
+        one.answer = lambda n: web.Response(status=410 if n == 1 else 200)
+        world.policy = policy_of(one.url)
+        async with sending(world):
+            await tell(world)
+            await until(none_owed(world))
+            assert await world.pool.fetchval("SELECT last_status FROM callbacks") == "410"
+            async with world.pool.acquire() as conn:
+                assert await callback_lines.replay(conn, world.tenants["beta"], 0, world.clock.now_at()) == 0
+                assert await callback_lines.replay(conn, world.tenants["acme"], 0, world.clock.now_at()) == 1
+
+            async def all_gone() -> bool:
+                return await world.pool.fetchval("SELECT count(*) FROM callbacks") == 0
+
+            await until(all_gone)
+    assert len(one.got) == 2
+
+
+async def test_a_dead_endpoint_delays_no_other(world: World) -> None:
+    """Q21: one endpoint hangs with a long line, the other gets its notices at once."""
+    async with sink() as dead, sink() as good:
+        dead.slow_s = 30.0
+        world.policy = policy_of(good.url)
+        for _ in range(30):
+            await tell(world, extras={"callback_url": dead.url})
+        async with sending(world):
+
+            async def dead_is_busy() -> bool:
+                return dead.at_once == 4
+
+            await until(dead_is_busy)
+            for _ in range(20):
+                await tell(world)
+
+            async def good_is_done() -> bool:
+                return len(good.got) == 20
+
+            await until(good_is_done, 5)
+            assert dead.most == 4
+        assert await owed(world) == 30
+
+
+async def test_a_long_line_is_sent_once_each_within_its_width(world: World) -> None:
+    async with sink() as one:
+        one.slow_s = 0.001
+        world.policy = policy_of(one.url)
+        row = dict(await world.row(await world.message(status="delivered", final_at=1)))
+        async with world.pool.acquire() as conn:
+            told = [(row | {"version": n + 1}, "message.delivered") for n in range(450)]
+            await add_events(conn, world.policy, told, world.clock.now_at())
+        async with sending(world):
+            await until(none_owed(world), 30)
+    assert sorted(one.seqs()) == list(range(1, 451)) and one.most <= 4
+
+
+async def test_an_inner_address_is_refused_at_delivery(world: World) -> None:
+    """H24: `beta` may not go inside, whatever its message says."""
+    async with sink() as one:
+        source = policy_of(one.url)
+        beta = source.tenants["acme"]
+        closed = CallbackTarget(None, (SECRET,), ("final",), allow_private=False)
+        tenants = dict(source.tenants) | {"beta": replace(beta, name="beta", callbacks=closed)}
+        world.policy = replace(source, tenants=tenants)
+        hooks = [one.url, one.url.replace("127.0.0.1", "localhost"), one.url.replace("127.0.0.1", "2130706433")]
+        for url in hooks:
+            await tell(world, tenant="beta", extras={"callback_url": url})
+        async with sending(world):
+
+            async def all_tried() -> bool:
+                return await world.pool.fetchval("SELECT count(*) FROM callbacks WHERE tries > 0") == len(hooks)
+
+            await until(all_tried)
+        words = await world.pool.fetch("SELECT DISTINCT last_status FROM callbacks")
+        assert one.got == [] and [word[0] for word in words] == ["address_refused"]
+
+
+async def test_without_a_secret_nothing_is_sent_and_nothing_is_lost(world: World) -> None:
+    async with sink() as one:
+        await tell(world, tenant="beta", extras={"callback_url": one.url})
+        async with sending(world):
+
+            async def tried() -> bool:
+                return await world.pool.fetchval("SELECT max(tries) FROM callbacks") >= 1
+
+            await until(tried)
+        assert one.got == []
+        assert await world.pool.fetchval("SELECT last_status FROM callbacks") == "no_secret"
+
+
+async def test_one_sender_at_a_time(world: World) -> None:
+    async with sink() as one:
+        world.policy = policy_of(one.url)
+        async with world.pool.acquire() as other:
+            await other.execute("SELECT pg_advisory_lock(hashtextextended('sluicegate.callbacks', 0))")
+            async with sending(world):
+                await tell(world)
+                await asyncio.sleep(0.1)
+                assert one.got == []
+            await other.execute("SELECT pg_advisory_unlock_all()")
+
+
+async def test_tenants_get_what_they_chose(world: World) -> None:
+    world.policy = policy_of(events="[final]")
+    sent, delivered = await world.message(status="sent"), await world.message(status="delivered", final_at=1)
+    last = await world.message(status="sent", final_at=1)
+    foreign = await world.message(tenant="beta", status="delivered", final_at=1)
+    async with world.pool.acquire() as conn:
+        rows = [
+            (await world.row(sent), "message.sent"),
+            (await world.row(delivered), "message.delivered"),
+            (await world.row(last), "message.sent"),
+            (await world.row(foreign), "message.delivered"),
+        ]
+        assert await add_events(conn, world.policy, rows, 0) == 2
+    told = await world.pool.fetch("SELECT message_id FROM callbacks ORDER BY id")
+    assert [row[0] for row in told] == [delivered, last]
+
+
+@pytest.mark.parametrize(
+    ("events", "event", "final", "wanted"),
+    [
+        (("final",), "message.sent", False, False),
+        (("final",), "message.sent", True, True),
+        (("final",), "message.corrected", True, True),
+        (("final",), "message.received", False, True),
+        (("final",), "optout.created", False, True),
+        (("all",), "message.sent", False, True),
+        (("message.sent",), "message.sent", False, True),
+        (("message.sent",), "message.delivered", True, False),
+    ],
+)
+def test_what_a_choice_of_events_holds(events: tuple[str, ...], event: str, final: bool, wanted: bool) -> None:
+    assert wants(CallbackTarget("https://cb.example", (), events), event, final=final) is wanted
