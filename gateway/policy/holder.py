@@ -22,6 +22,7 @@ from gateway.policy.rules.snapshot import Policy
 from gateway.telemetry import metrics
 
 LOOK_S = 1.0
+RETRY_S = 0.25
 FRESH_S = 3.0
 _UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 _log = logs.get("policy")
@@ -106,7 +107,10 @@ class PolicyHolder:
                             await conn.remove_listener(versions.CHANNEL, self._notified)
             except _UNREACHABLE as error:
                 _log.warning("policy_look_failed", error=type(error).__name__)
-            await asyncio.sleep(LOOK_S)
+            except Exception as error:
+                # A bug must not leave this process on an old version for ever: out of step, it says so and looks again.
+                _log.error("policy_look_crashed", exc_info=error)
+            await asyncio.sleep(RETRY_S)
 
     async def _keep_looking(self, conn: Any) -> None:
         while not conn.is_closed():
@@ -151,7 +155,10 @@ class PolicyHolder:
         _log.info("policy_in_use", version=version)
         self._ready.set()
         for callback in self._listeners:
-            callback(policy)
+            try:
+                callback(policy)
+            except Exception as error:
+                _log.error("policy_callback_failed", version=version, exc_info=error)
 
     async def _load(self, conn: Any, version: int, *, strict: bool) -> Policy | None:
         source = await versions.source_of(conn, version)

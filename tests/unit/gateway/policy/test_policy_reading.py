@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,15 @@ def test_the_example_shows_the_defaults() -> None:
     example, minimal = read_policy(EXAMPLE), read_policy(MINIMAL)
     for field in ("classes", "retries", "inbound", "receipts", "privacy", "callbacks"):
         assert getattr(example, field) == getattr(minimal, field), field
+
+
+def test_the_example_shows_the_defaults_of_a_carrier() -> None:
+    shown = read_policy(EXAMPLE).providers["carrier-a"]
+    silent = read_policy(MINIMAL).providers["c"]
+    assert (shown.breaker, shown.ramp) == (silent.breaker, silent.ramp)
+    assert replace(shown.dialect, tlvs={}, status_overrides={}, address={}) == replace(
+        silent.dialect, tlvs={}, status_overrides={}, address={}
+    )
 
 
 def test_a_minimal_policy_works() -> None:
