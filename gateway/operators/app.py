@@ -29,6 +29,8 @@ def build_app(desk: Desk) -> Starlette:
 
     async def metrics(_request: Request) -> Response:
         neighbours = desk.neighbours()
+        if not neighbours:  # a role alone, or one whose page is merged into another
+            return PlainTextResponse(metrics_page.own_page(), media_type=metrics_page.CONTENT_TYPE)
         pages = await asyncio.gather(*(fetch(neighbour, "/metrics") for neighbour in neighbours))
         answered = [
             (one.role, one.worker, page[1]) for one, page in zip(neighbours, pages, strict=True) if page is not None
