@@ -42,7 +42,6 @@ EVENT_TYPES = (
     "message.rejected",
     "message.failed",
     "message.suppressed",
-    "message.canceled",
     "message.unknown",
     "message.corrected",
     "message.received",
