@@ -30,7 +30,7 @@ SILENT_MS: Final = 60_000
 _KEEP_PROCESSES_MS: Final = 7 * 86_400_000
 _KEEP_GIVEN_UP_MS: Final = 14 * 86_400_000
 
-Sweep = Callable[[asyncpg.Connection[Any], Policy, int], Awaitable[Swept]]
+Sweep = Callable[["asyncpg.Connection[Any]", Policy, int], Awaitable[Swept]]
 
 log = get(__name__)
 
