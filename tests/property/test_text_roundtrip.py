@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gsm0338
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smpp.text import decode, gsm, measure, segment, split_header
@@ -25,16 +25,19 @@ def joined(text: str, encoding: str, long_messages: str, default_alphabet: str) 
     return "".join(out)
 
 
+@settings(deadline=None)
 @given(GSM_TEXT, WAYS, st.sampled_from(["gsm7", "latin1", "ascii"]))
 def test_gsm_text_comes_back(text: str, long_messages: str, default_alphabet: str) -> None:
     assert joined(text, "auto", long_messages, default_alphabet) == text
 
 
+@settings(deadline=None)
 @given(ANY_TEXT, WAYS)
 def test_any_text_comes_back(text: str, long_messages: str) -> None:
     assert joined(text, "auto", long_messages, "gsm7") == text
 
 
+@settings(deadline=None)
 @given(ANY_TEXT | GSM_TEXT, st.sampled_from(["udh8", "udh16", "sar"]), st.sampled_from(["gsm7", "latin1", "ascii"]))
 def test_the_measure_is_what_leaves(text: str, long_messages: str, default_alphabet: str) -> None:
     how = {"long_messages": long_messages, "default_alphabet": default_alphabet}
@@ -42,6 +45,7 @@ def test_the_measure_is_what_leaves(text: str, long_messages: str, default_alpha
     assert measured.segments == len(segment(text, measured.encoding, reference=1, **how))
 
 
+@settings(deadline=None)
 @given(GSM_TEXT)
 def test_the_alphabet_agrees_with_another_implementation(text: str) -> None:
     oracle = gsm0338.Codec()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smpp.receipts import normal_id, read
@@ -105,6 +105,7 @@ def test_a_receipt_in_data_sm() -> None:
     assert (receipt.raw_id, receipt.state) == ("77", "delivered")
 
 
+@settings(deadline=None)
 @given(
     st.binary(max_size=200),
     st.integers(0, 255),
@@ -124,6 +125,7 @@ VALUES = st.text(alphabet="0123456789abcDEF:,;|-xid", min_size=1, max_size=12) |
 )
 
 
+@settings(deadline=None)
 @given(st.lists(VALUES, min_size=7, max_size=7), st.sampled_from(["", " ", " text:", " Text:id:9 stat:X", " tail"]))
 def test_the_quick_reading_agrees_with_the_thorough_one(values: list[str], tail: str) -> None:
     names = ("id", "sub", "dlvrd", "submit date", "done date", "stat", "err")
@@ -131,6 +133,7 @@ def test_the_quick_reading_agrees_with_the_thorough_one(values: list[str], tail:
     assert read_fields(content) == read_any_fields(content)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["DELIVRD", "undeliv", "null"]), st.from_regex(r"[0-9]{1,14}", fullmatch=True), VALUES)
 def test_the_usual_form_is_read_alike(word: str, date: str, raw_id: str) -> None:
     content = f"id:{raw_id} sub:001 dlvrd:001 submit date:{date} done date:{date} stat:{word} err:000 text:hello id:7"
