@@ -182,7 +182,7 @@ class Claimer:
             (asked.claims, item.reference)
             for asked in batch
             for item in asked.leased.items
-            if item.reference.id not in won and item.reference.deadline_at <= now_at
+            if item.reference.id not in won  # most were decided elsewhere; the ledger knows which ran out of time
         ]
         if not overdue or self._parts.clock.doubtful:
             return

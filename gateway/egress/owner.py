@@ -42,6 +42,7 @@ class Owner:
         self._connection: asyncpg.Connection[Any] | None = None
         self._confirmed_mono = float("-inf")
         self._turn = asyncio.Lock()  # one statement at a time on the connection
+        self._broken = asyncio.Event()
         self._reconnected: list[Callable[[], None]] = []
 
     @property
@@ -64,7 +65,8 @@ class Owner:
     async def run(self) -> None:
         """Keeps the connection and the heartbeat until cancelled; raises DeclaredDead."""
         while True:
-            await asyncio.sleep(owners.HEARTBEAT_S if self._connection is not None else _RETRY_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._broken.wait(), owners.HEARTBEAT_S)
             try:
                 await self._beat()
             except STORE_ERRORS as fault:
@@ -114,13 +116,12 @@ class Owner:
     async def _come_back(self) -> None:
         """Connects and takes everything again; sessions not got back within RETAKE_S are lost."""
         until_mono = self._clock.now_mono() + RETAKE_S
-        while self._held:
+        while self._connection is None:
             with suppress(*STORE_ERRORS):
                 await self._connect()
                 break
-            if self._clock.now_mono() >= until_mono:
+            if self._held and self._clock.now_mono() >= until_mono:
                 self._give_up(self.held)
-                return
             await asyncio.sleep(_RETRY_S)
         missing = self.held
         while missing and self._connection is not None:
@@ -154,7 +155,15 @@ class Owner:
             if not alive:
                 conn.terminate()
                 raise DeclaredDead
+            self._broken.clear()
+            conn.add_termination_listener(self._terminated)
             self._connection, self._confirmed_mono = conn, asked_mono
+
+    def _terminated(self, conn: Any) -> None:
+        """The server or the network ended the connection: our locks are gone, nothing more may be written."""
+        if conn is self._connection:
+            self._confirmed_mono = float("-inf")
+            self._broken.set()
 
     def _disconnect(self) -> None:
         held, self._connection = self._connection, None

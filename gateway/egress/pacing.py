@@ -1,4 +1,4 @@
-"""The pace of one session after throttling answers: multiplicative decrease, additive increase (design section 3).
+"""The pace of one session after throttling answers: x 0.7 at most once per round trip, + 5 % a second (design section 3).
 
 Only a session that was throttled is paced here; the limits of the policy are kept by the scheduler's leases.
 """
@@ -8,80 +8,83 @@ from __future__ import annotations
 from typing import Final
 
 DECREASE: Final = 0.7
-INCREASE_PER_S: Final = 0.05
-SHARE_MIN: Final = 0.02
-_RATE_MIN_PER_S: Final = 1.0
-_AVERAGE_OVER_S: Final = 2.0
+GROWTH_PER_S: Final = 1.05
+RATE_MIN_PER_S: Final = 1.0
+ROUND_TRIP_MIN_S: Final = 0.05
+_IDLE_S: Final = 1.0
+_LOOK_S: Final = 0.25
+_AVERAGE_OVER_S: Final = 1.0
 
 
 class Pacer:
-    """`share` of the base rate that may leave; 1.0 means unpaced. All instants are monotonic seconds."""
+    """Rates in submit_sm per second, instants in monotonic seconds. `configured_per_s`: the session's own limit."""
 
     def __init__(self, configured_per_s: float | None) -> None:
         self._configured_per_s = configured_per_s
-        self._share = 1.0
-        self._base_per_s = configured_per_s or 0.0
+        self._paced_per_s: float | None = None
+        self._full_per_s = 0.0  # what the pace grows back to
         self._changed_mono = 0.0
         self._slowed_mono = float("-inf")
         self._next_mono = 0.0
         self._measured_per_s = 0.0
         self._counted = 0
-        self._counted_mono = 0.0
+        self._since_mono = 0.0
+        self._spent_mono = float("-inf")
 
     @property
     def measured_per_s(self) -> float:
         """Submits per second of late."""
         return self._measured_per_s
 
-    def share(self, now_mono: float) -> float:
-        """The share in force now: it grows by five points a second while nothing is throttled."""
-        if self._share < 1.0:
-            grown = self._share + INCREASE_PER_S * max(0.0, now_mono - self._changed_mono)
-            self._share, self._changed_mono = min(1.0, grown), now_mono
-        return self._share
-
     def rate_per_s(self, now_mono: float) -> float | None:
         """The paced rate, or None while the session is not slowed."""
-        share = self.share(now_mono)
-        return None if share >= 1.0 else max(_RATE_MIN_PER_S, self._base_per_s * share)
+        if self._paced_per_s is None:
+            return None
+        passed_s = max(0.0, now_mono - self._changed_mono)
+        self._paced_per_s = min(self._full_per_s, self._paced_per_s * GROWTH_PER_S**passed_s)
+        self._changed_mono = now_mono
+        if self._paced_per_s >= self._full_per_s:
+            self._paced_per_s = None
+        return self._paced_per_s
 
     def slow(self, now_mono: float, round_trip_s: float) -> None:
-        """A throttling answer: x 0.7, at most once per round trip (answers of one window tell one thing)."""
-        if now_mono - self._slowed_mono < max(round_trip_s, 0.05):
+        """A throttling answer. Those of one window tell one thing: the pace falls once per round trip."""
+        if now_mono - self._slowed_mono < max(round_trip_s, ROUND_TRIP_MIN_S):
             return
-        if self.share(now_mono) >= 1.0:
-            self._base_per_s = self._base(now_mono)
-        self._share = max(SHARE_MIN, self._share * DECREASE)
+        self._measure(now_mono)
+        paced = self.rate_per_s(now_mono)
+        current = self._measured_per_s if paced is None else min(paced, self._measured_per_s)
+        current = max(RATE_MIN_PER_S, current)
+        if paced is None:
+            self._full_per_s = self._configured_per_s or current
+            current = min(current, self._full_per_s)
+        self._paced_per_s = max(RATE_MIN_PER_S, current * DECREASE)
         self._changed_mono = self._slowed_mono = now_mono
         self._next_mono = max(self._next_mono, now_mono)
 
     def wait_s(self, now_mono: float) -> float:
         """How long the next submit has to wait; 0 when it may leave."""
-        if self.rate_per_s(now_mono) is None:
+        if self._paced_per_s is None or self.rate_per_s(now_mono) is None:
             return 0.0
         return max(0.0, self._next_mono - now_mono)
 
     def spend(self, now_mono: float) -> None:
         """One submit left."""
-        self._count(now_mono)
-        rate_per_s = self.rate_per_s(now_mono)
-        if rate_per_s is not None:
-            self._next_mono = max(self._next_mono, now_mono) + 1.0 / rate_per_s
-
-    def _base(self, now_mono: float) -> float:
-        self._settle(now_mono)
-        measured = max(_RATE_MIN_PER_S, self._measured_per_s)
-        return min(self._configured_per_s, measured) if self._configured_per_s else measured
-
-    def _count(self, now_mono: float) -> None:
+        if now_mono - self._spent_mono > _IDLE_S:
+            self._counted, self._since_mono = 0, now_mono
         self._counted += 1
-        if now_mono - self._counted_mono >= 0.25:
-            self._settle(now_mono)
+        self._spent_mono = now_mono
+        if now_mono - self._since_mono >= _LOOK_S:
+            self._measure(now_mono)
+        if self._paced_per_s is not None:
+            self._next_mono = max(self._next_mono, now_mono) + 1.0 / self._paced_per_s
 
-    def _settle(self, now_mono: float) -> None:
-        passed_s = now_mono - self._counted_mono
-        if passed_s < 0.05:
+    def _measure(self, now_mono: float) -> None:
+        """Folds what left since the last look into the average; the first look counts whole."""
+        passed_s = now_mono - self._since_mono
+        if passed_s <= 0 or not self._counted:
             return
-        weight = min(1.0, passed_s / _AVERAGE_OVER_S)
-        self._measured_per_s += (self._counted / passed_s - self._measured_per_s) * weight
-        self._counted, self._counted_mono = 0, now_mono
+        rate_per_s = self._counted / max(passed_s, 0.02)
+        weight = 1.0 if not self._measured_per_s else min(1.0, passed_s / _AVERAGE_OVER_S)
+        self._measured_per_s += (rate_per_s - self._measured_per_s) * weight
+        self._counted, self._since_mono = 0, now_mono

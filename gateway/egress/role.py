@@ -20,7 +20,9 @@ from gateway.ledger import owners
 from gateway.ledger.claims import PLANNER_SETTINGS
 from gateway.ledger.outcomes import Bench
 from gateway.policy.rules.snapshot import Policy, Session
+from gateway.policy.rules.tuning import tuning_of
 from gateway.runtime import Runtime
+from scheduler.store.scheduler import IndexUnavailable
 from smpp.protocol.pdu import DataSm, DeliverSm
 
 LOOK_S: Final = 1.0
@@ -46,6 +48,7 @@ class Egress:
         self._lines: dict[str, SessionLine] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._looks = 0
+        self._tuned: Policy | None = None
         self._check_own = False
         self._wake = asyncio.Event()
         self._side = StoreLine(url, PLANNER_SETTINGS)
@@ -104,6 +107,7 @@ class Egress:
             self._side.drop()
             _log.warning("roster_unreadable", error=type(fault).__name__)
             return
+        await self._tune()
         wanted = self._configured()
         await self._rebind_changed(wanted)
         if self._owner.may_write():
@@ -116,6 +120,17 @@ class Egress:
             await self._bury()
         if self._check_own or self._looks % OWN_CHECK_EVERY == 0:
             await self._check_own_claims()
+
+    async def _tune(self) -> None:
+        """Tells the index of a policy that this process has taken up (the same version twice changes nothing)."""
+        policy = self._rt.policies.current
+        if policy is self._tuned:
+            return
+        try:
+            await self._rt.scheduler.tune(tuning_of(policy))
+            self._tuned = policy
+        except IndexUnavailable as fault:
+            _log.warning("tuning_waits", reason=fault.reason)
 
     async def _take(self, names: tuple[str, ...], room: int, wanted: dict[str, Session]) -> None:
         for name in names:

@@ -24,7 +24,7 @@ from gateway.egress.pump import Orders, Pump
 from gateway.egress.stock import Stock, StockParts
 from gateway.egress.tls import tls_context
 from gateway.policy.holder import PolicyHolder
-from gateway.policy.rules.snapshot import Policy, Session
+from gateway.policy.rules.snapshot import Policy, Ramp, Session
 from gateway.policy.secrets import SecretMissing, resolve
 from gateway.telemetry import metrics
 from scheduler.store.scheduler import IndexUnavailable, Scheduler
@@ -101,7 +101,7 @@ class SessionLine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
-            await self._parts.scheduler.forget_session(self.session.provider, self.session.name)
+            await self._parts.scheduler.forget_session(self.session.provider, self.session.name)  # down as well
         except IndexUnavailable as fault:
             _log.warning("session_not_forgotten", session=self.session.name, reason=fault.reason)
         self._enter("closed")
@@ -179,6 +179,7 @@ class SessionLine:
                 continue
             tries = 0
             await self._lost.wait()
+            await self._tell_down()
             if not self._leaving.is_set():
                 metrics.reconnects_total.labels(self.session.name).inc()
                 _log.warning("session_lost", session=self.session.name, reason=self.pump.last_error)
@@ -254,13 +255,30 @@ class SessionLine:
             return
         self._refresh()
         try:
-            await self._parts.scheduler.register_session(self.session.provider, self.session.name)
+            await self._tell_up()
         except IndexUnavailable as fault:
             # Without a wake list the loop still looks once a second.
             _log.warning("session_not_registered", session=self.session.name, reason=fault.reason)
         if self.link is link:
             self.pump.connection = link
             self._stock.open()
+
+    async def _tell_up(self) -> None:
+        """Asks for wakes and starts the ramp of a fresh bind (contract section 3, `ramp`)."""
+        provider, name = self.session.provider, self.session.name
+        carrier = self._parts.policies.current.providers.get(provider)
+        ramp = carrier.ramp if carrier is not None else Ramp()
+        await self._parts.scheduler.register_session(provider, name)
+        await self._parts.scheduler.session_up(provider, name, ramp.start, ramp.double_every_ms)
+
+    async def _tell_down(self) -> None:
+        """The door must know when a provider has no session left."""
+        if self._leaving.is_set():
+            return  # `stop` forgets the session altogether
+        try:
+            await self._parts.scheduler.session_down(self.session.provider, self.session.name)
+        except IndexUnavailable as fault:
+            _log.warning("session_not_told_down", session=self.session.name, reason=fault.reason)
 
     def apply(self, policy: Policy) -> None:
         """Takes over what a new policy says of the provider; the bind itself is unchanged."""

@@ -20,7 +20,9 @@ _DAYS_MAX: Final = 31  # the relative form has two digits of days and no agreeme
 _SHORT_CODE_DIGITS_MAX: Final = 8
 _COUNTERS: Final = 4096
 
+# (TON, NPI) of section 5.2.5 and 5.2.6 by kind of sender, and of the destination.
 _PLANS: Final[Mapping[str, tuple[int, int]]] = {
+    "destination": (1, 1),
     "international": (1, 1),
     "alphanumeric": (5, 0),
     "short_code": (3, 0),
@@ -165,7 +167,7 @@ def _pdus(row: Mapping[str, Any], dialect: Dialect, reference: int) -> list[Subm
     )
     sender: str = row["sender"]
     source_ton, source_npi = numbering(dialect, sender_kind(sender))
-    dest_ton, dest_npi = numbering(dialect, "international")
+    dest_ton, dest_npi = numbering(dialect, "destination")
     tlvs = _message_tlvs(row, dialect)
     registered = _REGISTERED[dialect.register]
     return [

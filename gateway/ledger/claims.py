@@ -101,7 +101,8 @@ async def claim(
     days, ids, slots, providers, sessions = _columns(wanted)
     if not ids:
         return []
-    return await conn.fetch(CLAIM, days, ids, slots, providers, sessions, owner_id, now_at)
+    rows: list[asyncpg.Record] = await conn.fetch(CLAIM, days, ids, slots, providers, sessions, owner_id, now_at)
+    return rows
 
 
 async def close_overdue(

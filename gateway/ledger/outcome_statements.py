@@ -110,6 +110,8 @@ SELECT r.day, r.id, r.due_at, 'retry' FROM unnest($1::date[], $2::uuid[], $3::bi
 ON CONFLICT (day, id) DO UPDATE SET due_at = excluded.due_at, kind = excluded.kind
 """
 
+WAKE_PROMOTER: Final = "SELECT pg_notify('sluicegate_due', '')"
+
 PUT_OUTBOX: Final = "INSERT INTO outbox (id, created_at, payload) VALUES ($1, $2, $3)"
 
 TELL_TIMELINE: Final = """

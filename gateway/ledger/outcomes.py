@@ -297,6 +297,7 @@ async def _follow(
             [row["id"] for row, _ in due],
             [change.due_at for _, change in due],
         )
+        await conn.execute(sql.WAKE_PROMOTER)
     tenants = {before["id"]: before["tenant"] for before, _ in changes}
     entries = [
         entry_of(bench.policy, bench.pepper, tenants[row["id"]], row, front=True)

@@ -1,0 +1,25 @@
+"""The egress role as a process of its own, for tests that kill it: `python -m tests.integration.egress.process WORKER`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+from gateway import logs
+from gateway.egress import role
+from gateway.runtime import Runtime
+from gateway.settings import Settings
+
+
+async def main(worker: str) -> None:
+    settings = Settings()
+    logs.configure(settings.log_level, "json", role="egress", worker=worker)
+    async with Runtime.open(settings, "egress", worker) as rt:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, rt.stopping.set)
+        await rt.policies.ready()
+        await role.run(rt)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
