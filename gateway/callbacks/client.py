@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from functools import lru_cache
 from types import TracebackType
 from typing import Final, Self
 
 import aiohttp
+from yarl import URL
 
 from gateway.callbacks.addresses import AddressRefused, CheckedResolver, check_url
 from gateway.callbacks.tries import Answer, retry_after_ms
@@ -38,23 +40,31 @@ class Client:
         """One try. Never raises for what an endpoint does; the fault has a name instead."""
         session = self._open if allow_private else self._guarded
         try:
-            check_url(url, allow_private=allow_private)
+            target, timeout = _target(url, allow_private), _timeout(timeout_ms)
             async with session.post(
-                url,
-                data=body,
-                headers=headers,
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=timeout_ms / 1000),
+                target, data=body, headers=headers, allow_redirects=False, timeout=timeout
             ) as response:
                 await response.content.read(ANSWER_BYTES)
                 wait_ms = retry_after_ms(response.headers.get("retry-after"), now_at)
                 return Answer(response.status, retry_after_ms=wait_ms)
-        except aiohttp.InvalidURL:  # odd notations of addresses among them
+        except ValueError:  # not a URL for the client: odd notations of addresses among them (aiohttp.InvalidURL)
             return Answer(None, fault="address_refused")
         except asyncio.CancelledError:
             raise
         except Exception as error:  # whatever an endpoint causes belongs to its own line
             return Answer(None, fault=_fault(error))
+
+
+# The literal part of the check never changes for a URL; names are checked each time they are resolved.
+@lru_cache(maxsize=4_096)
+def _target(url: str, allow_private: bool) -> URL:
+    check_url(url, allow_private=allow_private)
+    return URL(url)
+
+
+@lru_cache(maxsize=16)
+def _timeout(timeout_ms: int) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=timeout_ms / 1000)
 
 
 def _session(*, allow_private: bool) -> aiohttp.ClientSession:

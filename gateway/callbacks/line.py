@@ -29,6 +29,7 @@ _FLUSH_AT: Final = 100
 _FLUSH_S: Final = 0.05
 _LOOK_S: Final = 1.0
 _DRAIN_S: Final = 3.0
+_TAKEN: Final = metrics.callbacks_total.labels("taken")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class EndpointLine:
         if answer.taken:
             self.failures = 0
             self._taken.append(line.id)
-            metrics.callbacks_total.labels("taken").inc()
+            _TAKEN.inc()
         else:
             self.failures += 1
             rules = self.means.terms(self.endpoint).rules

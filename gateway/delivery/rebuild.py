@@ -27,7 +27,7 @@ from gateway.runtime import Runtime
 from scheduler.core.records import Entry
 
 LOOK_S: Final = 0.5
-_SLICE: Final = 500
+_SLICE: Final = 1_000
 
 log = get(__name__)
 
@@ -105,14 +105,24 @@ class Rebuilder:
         return True
 
     async def _load(self, epoch: str, pages: AsyncIterator[list[asyncpg.Record]], names: Mapping[int, str]) -> int:
+        """Load pages in order. One slice is on its way to the index while the next is read and packed."""
         count = 0
-        async for page in pages:
-            entries = self._entries(page, names)
-            for start in range(0, len(entries), _SLICE):
-                await self._rt.scheduler.load(epoch, entries[start : start + _SLICE])
-                # Receipts and callbacks of this process go on meanwhile.
-                await asyncio.sleep(0)
-            count += len(entries)
+        sending: asyncio.Task[None] | None = None
+        try:
+            async for page in pages:
+                for start in range(0, len(page), _SLICE):
+                    entries = self._entries(page[start : start + _SLICE], names)
+                    if sending is not None:
+                        await sending
+                    sending = asyncio.create_task(self._rt.scheduler.load(epoch, entries), name="rebuild_load")
+                    # Receipts and callbacks of this process go on meanwhile.
+                    await asyncio.sleep(0)
+                count += len(page)
+            if sending is not None:
+                await sending
+        finally:
+            if sending is not None and not sending.done():
+                sending.cancel()
         return count
 
     def _entries(self, rows: Sequence[Mapping[str, Any]], names: Mapping[int, str]) -> list[Entry]:

@@ -129,7 +129,7 @@ async def test_retry_after_is_respected_and_redirects_are_not_followed(world: Wo
             await tell(world)
 
             async def tried() -> bool:
-                return await world.pool.fetchval("SELECT max(tries) FROM callbacks") == 1
+                return bool(await world.pool.fetchval("SELECT max(tries) FROM callbacks") == 1)
 
             await until(tried)
     row = await world.pool.fetchrow("SELECT due_at, last_status FROM callbacks")
@@ -150,7 +150,7 @@ async def test_gone_is_given_up_and_can_be_replayed(world: World) -> None:
                 assert await callback_lines.replay(conn, world.tenants["acme"], 0, world.clock.now_at()) == 1
 
             async def all_gone() -> bool:
-                return await world.pool.fetchval("SELECT count(*) FROM callbacks") == 0
+                return bool(await world.pool.fetchval("SELECT count(*) FROM callbacks") == 0)
 
             await until(all_gone)
     assert len(one.got) == 2
@@ -207,7 +207,7 @@ async def test_an_inner_address_is_refused_at_delivery(world: World) -> None:
         async with sending(world):
 
             async def all_tried() -> bool:
-                return await world.pool.fetchval("SELECT count(*) FROM callbacks WHERE tries > 0") == len(hooks)
+                return bool(await world.pool.fetchval("SELECT count(*) FROM callbacks WHERE tries > 0") == len(hooks))
 
             await until(all_tried)
         words = await world.pool.fetch("SELECT DISTINCT last_status FROM callbacks")
@@ -220,7 +220,7 @@ async def test_without_a_secret_nothing_is_sent_and_nothing_is_lost(world: World
         async with sending(world):
 
             async def tried() -> bool:
-                return await world.pool.fetchval("SELECT max(tries) FROM callbacks") >= 1
+                return bool(await world.pool.fetchval("SELECT max(tries) FROM callbacks") >= 1)
 
             await until(tried)
         assert one.got == []
