@@ -34,7 +34,7 @@ due = call('ZRANGEBYSCORE', park, '-inf', now, 'LIMIT', 0, 200)
 for i = 1, #due do
   local tag, from = unpack_record('>d', due[i])
   local f = parse(sub(due[i], from))
-  call('ZADD', P .. 'act:' .. f.line, string.format('%.17g', max(tag, line(f.line).V)), f.key)
+  call('ZADD', P .. 'act:' .. f.line, max(tag, line(f.line).V), f.key)
   turn_eligible(f)
 end
 if #due > 0 then call('ZREM', park, unpack(due)) end
@@ -87,7 +87,7 @@ end
 -- The class's flows in order of start tag; tags that changed are written before the next look and at the end.
 local function flush(C)
   local args, gone = {}, C.gone
-  for key, tag in pairs(C.tag) do args[#args + 1], args[#args + 2] = string.format('%.17g', tag), key end
+  for key, tag in pairs(C.tag) do args[#args + 1], args[#args + 2] = tag, key end
   for i = 1, #args, CHUNK do call('ZADD', C.act, 'XX', unpack(args, i, min(i + CHUNK - 1, #args))) end
   if #gone > 0 then call('ZREM', C.act, unpack(gone)) end
   C.tag, C.gone = {}, {}
@@ -125,7 +125,7 @@ local function set_aside(C, f, tag, s, ready, k)
   end
   blocker = s.name
   leave(C, f)
-  call('ZADD', park, string.format('%.17g', ready), pack('>d', tag) .. f.key)
+  call('ZADD', park, ready, pack('>d', tag) .. f.key)
   return 'parked'
 end
 local function retire(C, f) -- an empty flow no longer counts
@@ -189,7 +189,7 @@ local function choose(f, refs, room, binding, all)
       local later = r and number_held(r, segments, released[ref])
       if later then -- moves alone; at its deadline it comes back to be told expired
         if later < deadline then r.hold_at, r.dirty = max(r.hold_at, later), true end
-        call('ZADD', held, string.format('%.17g', min(later, deadline)), pack('>I2', #f.key) .. f.key .. ref)
+        call('ZADD', held, min(later, deadline), pack('>I2', #f.key) .. f.key .. ref)
       else
         if r then charge_number(r, segments) end
         v.refs[#v.refs + 1] = ref
@@ -300,7 +300,7 @@ if #groups > 0 then
   p.pass_at = now
   blob = pack('>dI2I2', now, #name, #session) .. name .. session .. table.concat(groups)
   call('SET', P .. 'lease:' .. lease_id, blob)
-  call('ZADD', P .. 'leases', string.format('%.17g', now + lease_ms), lease_id)
+  call('ZADD', P .. 'leases', now + lease_ms, lease_id)
 end
 local wait = -1
 if #groups == 0 then

@@ -31,11 +31,23 @@ local function is_open(class)
   return state == 'ready' or (state == 'loading' and call('SISMEMBER', P .. 'open', class) == 1)
 end
 
--- Tuning: {version, retry_share, default_weight, classes = {{name, weight, quantum, budget_ms}, ...}}.
+-- Tuning: version, retry share, default weight, then per class its name, weight, quantum and budget (ms). A class's
+-- place in the list is its place in packed records and never changes.
+local TUNING, CLASS = '<ddd', '<sddd'
 local tuning_raw = call('GET', P .. 'tuning')
-local tuning = tuning_raw and cmsgpack.unpack(tuning_raw) or { version = -1, retry_share = 0.1, default_weight = 1, classes = {} }
+local tuning = { version = -1, retry_share = 0.1, default_weight = 1, classes = {} }
 local class_index = {}
-for i, c in ipairs(tuning.classes) do class_index[c.name] = i end
+if tuning_raw then
+  local at
+  tuning.version, tuning.retry_share, tuning.default_weight, at = unpack_record(TUNING, tuning_raw)
+  local i, size = 0, #tuning_raw
+  while at <= size do
+    local name, weight, quantum, budget, after = unpack_record(CLASS, tuning_raw, at)
+    i, at = i + 1, after
+    tuning.classes[i] = { name = name, weight = weight, quantum = quantum, budget = budget }
+    class_index[name] = i
+  end
+end
 
 -- Lines: one (provider, class). n queued messages, leased ones, seg queued segments, A active weight, at active
 -- tenants, V start tag in service, cv class virtual time, idle 1 when a lease found nothing eligible, busy_at since
@@ -43,17 +55,14 @@ for i, c in ipairs(tuning.classes) do class_index[c.name] = i end
 -- pk_at recent peak of A, pend and pend_at admitted but not yet queued.
 local LINE = '<ddddddddddddddddd'
 local lines = {}
-local function read_line(name, raw)
-  local L = { name = name }
-  if raw then
-    L.n, L.leased, L.seg, L.A, L.at, L.V, L.cv, L.idle, L.busy_at, L.pass_at, L.mu, L.mu_at, L.acc, L.pk, L.pk_at,
-      L.pend, L.pend_at = unpack_record(LINE, raw)
-  else
-    L.n, L.leased, L.seg, L.A, L.at, L.V, L.cv, L.idle, L.busy_at, L.pass_at, L.mu, L.mu_at, L.acc, L.pk, L.pk_at,
-      L.pend, L.pend_at = 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0
-    L.fresh = true
-  end
-  if L.pend > 0 and now - L.pend_at > PENDING_MS then L.pend = 0 end
+local FRESH_LINE = pack(LINE, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+local function read_line(name, raw) -- one constructor: a table that grows field by field costs more than all the rest
+  local n, leased, seg, A, at, V, cv, idle, busy_at, pass_at, mu, mu_at, acc, pk, pk_at, pend, pend_at =
+    unpack_record(LINE, raw or FRESH_LINE)
+  if pend > 0 and now - pend_at > PENDING_MS then pend = 0 end
+  local L = { name = name, fresh = not raw, dirty = false, n = n, leased = leased, seg = seg, A = A, at = at, V = V,
+    cv = cv, idle = idle, busy_at = busy_at, pass_at = pass_at, mu = mu, mu_at = mu_at, acc = acc, pk = pk,
+    pk_at = pk_at, pend = pend, pend_at = pend_at }
   lines[name] = L
   return L
 end
@@ -65,16 +74,14 @@ end
 -- is, seen_at last lease of any session, pass_at last leased message, r rate of answers (segments/s), r_at, r_acc.
 local PROVIDER = '<ddddddddd'
 local providers = {}
+local FRESH_PROVIDER = pack(PROVIDER, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 local function provider(name)
   local p = providers[name]
   if not p then
-    local raw = call('GET', P .. 'P:' .. name)
-    p = { name = name }
-    if raw then
-      p.RV, p.ups, p.ever, p.down_at, p.seen_at, p.pass_at, p.r, p.r_at, p.r_acc = unpack_record(PROVIDER, raw)
-    else
-      p.RV, p.ups, p.ever, p.down_at, p.seen_at, p.pass_at, p.r, p.r_at, p.r_acc = 0, 0, 0, 0, 0, 0, 0, 0, 0
-    end
+    local RV, ups, ever, down_at, seen_at, pass_at, r, r_at, r_acc =
+      unpack_record(PROVIDER, call('GET', P .. 'P:' .. name) or FRESH_PROVIDER)
+    p = { name = name, dirty = false, RV = RV, ups = ups, ever = ever, down_at = down_at, seen_at = seen_at,
+      pass_at = pass_at, r = r, r_at = r_at, r_acc = r_acc }
     providers[name] = p
   end
   return p
@@ -84,10 +91,16 @@ end
 -- base_at last time found full at a charge, wait_at since when it holds something back, pause until (0 none), health
 -- h at h_at that doubles every hg ms (0: grows by 0.05/s), rk segments reserved until ru for the flow `owner`,
 -- pend_at; then per class B segments that wait, F active flows, N segments admitted but not yet queued.
-local SCOPE = '<ddddddddddddd'
-local SCOPE_SIZE = 104
-local scopes = {}
-local function triples(count) return '<' .. string.rep('d', 3 * count) end
+local SCOPE_SIZE = 105       -- octets before the classes: their count and 13 doubles
+local scopes, scope_formats, class_formats = {}, {}, {}
+local function formats(count)
+  local whole = scope_formats[count]
+  if not whole then
+    whole = '<Bddddddddddddd' .. string.rep('d', 3 * count)
+    scope_formats[count], class_formats[count] = whole, '<' .. string.rep('d', 3 * count)
+  end
+  return whole, class_formats[count]
+end
 local function effective(s)
   if s.h <= 0 or s.T <= 0 then return s.T end
   local h
@@ -111,29 +124,35 @@ local function settle(s)
   end
 end
 local function new_scope(name)
-  return { name = name, tat = 0, T = 0, Te = 0, burst = 1, base_at = 0, wait_at = 0, pause = 0, h = 0, h_at = 0, hg = 0,
-    rk = 0, ru = 0, pend_at = 0, c = {}, owner = '' }
+  return { name = name, dirty = false, tat = 0, T = 0, Te = 0, burst = 1, base_at = 0, wait_at = 0, pause = 0, h = 0,
+    h_at = 0, hg = 0, rk = 0, ru = 0, pend_at = 0, c = {}, owner = '' }
 end
 local function read_scope(name, raw)
-  local s = { name = name }
-  s.tat, s.T, s.Te, s.burst, s.base_at, s.wait_at, s.pause, s.h, s.h_at, s.hg, s.rk, s.ru, s.pend_at =
-    unpack_record(SCOPE, raw, 2)
-  local count = byte(raw, 1)
-  s.c = count > 0 and { unpack_record(triples(count), raw, 2 + SCOPE_SIZE) } or {}
-  s.c[3 * count + 1] = nil -- struct.unpack adds the next position
-  s.owner = sub(raw, 2 + SCOPE_SIZE + 24 * count)
-  if s.rk > 0 and s.ru < now then s.rk, s.owner = 0, '' end
-  if s.pend_at > 0 and now - s.pend_at > PENDING_MS then
-    for i = 3, #s.c, 3 do s.c[i] = 0 end
+  local count, tat, T, Te, burst, base_at, wait_at, pause, h, h_at, hg, rk, ru, pend_at =
+    unpack_record('<Bddddddddddddd', raw)
+  local size, c, owner = SCOPE_SIZE + 24 * count, {}, ''
+  if count > 0 then
+    local _, format = formats(count)
+    c = { unpack_record(format, raw, SCOPE_SIZE + 1) }
+    c[3 * count + 1] = nil -- struct.unpack adds the next position
+    if pend_at > 0 and now - pend_at > PENDING_MS then
+      for i = 3, #c, 3 do c[i] = 0 end
+    end
   end
-  settle(s)
+  if rk > 0 then
+    if ru < now then rk = 0 else owner = sub(raw, size + 1) end
+  end
+  local s = { name = name, dirty = false, tat = tat, T = T, Te = Te, burst = burst, base_at = base_at,
+    wait_at = wait_at, pause = pause, h = h, h_at = h_at, hg = hg, rk = rk, ru = ru, pend_at = pend_at, c = c,
+    owner = owner }
+  if pause > 0 or h > 0 then settle(s) end
   return s
 end
 local function pack_scope(s)
   local count = floor(#s.c / 3)
-  local body = count > 0 and pack(triples(count), unpack(s.c)) or ''
-  return string.char(count) .. pack(SCOPE, s.tat, s.T, s.Te, s.burst, s.base_at, s.wait_at, s.pause, s.h, s.h_at, s.hg,
-    s.rk, s.ru, s.pend_at) .. body .. s.owner
+  local packed = pack((formats(count)), count, s.tat, s.T, s.Te, s.burst, s.base_at, s.wait_at, s.pause, s.h, s.h_at,
+    s.hg, s.rk, s.ru, s.pend_at, unpack(s.c))
+  return s.rk > 0 and packed .. s.owner or packed
 end
 -- Loads the scopes of a list that are not known yet; unlimited ones become false.
 local function load_scopes(names)

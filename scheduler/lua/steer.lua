@@ -20,12 +20,16 @@ elseif verb == 'resume' then -- scope
   if s.pause > 0 then
     s.pause = 0
     s.tat = max(s.tat, now + s.burst * s.Te) -- empty: what a pause saved up must not leave at once
+    if s.T <= 0 then -- a record only for the pause
+      scopes[s.name] = nil
+      call('HDEL', P .. 's', s.name)
+    end
   end
 elseif verb == 'unpark' then -- provider: up to CHUNK parked flows are looked at again; returns how many there were
   local park = P .. 'park:' .. ARGV[3]
   local parked = call('ZRANGEBYSCORE', park, '(' .. string.format('%.17g', now), '+inf', 'LIMIT', 0, CHUNK)
   local args = {}
-  for i = 1, #parked do args[2 * i - 1], args[2 * i] = string.format('%.17g', now), parked[i] end
+  for i = 1, #parked do args[2 * i - 1], args[2 * i] = now, parked[i] end
   if #args > 0 then
     call('ZADD', park, unpack(args))
     wake(ARGV[3])

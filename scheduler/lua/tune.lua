@@ -63,7 +63,8 @@ for i = 1, #known do
     end
   end
 end
-call('SET', P .. 'tuning', cmsgpack.pack({
-  version = wanted.version, retry_share = wanted.retry_share, default_weight = wanted.default_weight, classes = classes }))
+local packed = { pack(TUNING, wanted.version, wanted.retry_share, wanted.default_weight) }
+for _, c in ipairs(classes) do packed[#packed + 1] = pack(CLASS, c.name, c.weight, c.quantum, c.budget) end
+call('SET', P .. 'tuning', table.concat(packed))
 save()
 return 1

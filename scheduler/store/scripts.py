@@ -21,8 +21,8 @@ LUA = Path(__file__).resolve().parent.parent / "lua"
 PARTS = {
     "admit": ("records", "flows", "numbers", "admit"),
     "enqueue": ("records", "flows", "enqueue"),
-    "lease": ("records", "flows", "numbers", "lease"),
-    "ack": ("records", "flows", "numbers", "ack"),
+    "lease": ("records", "flows", "leases", "numbers", "lease"),
+    "ack": ("records", "flows", "leases", "numbers", "ack"),
     "tune": ("records", "tune"),
     "steer": ("records", "flows", "steer"),
     "rebuild": ("records", "flows", "rebuild"),
