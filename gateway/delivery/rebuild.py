@@ -13,8 +13,10 @@ import asyncpg
 from gateway.admission.flows import entry_of
 from gateway.delivery.pacing import repeat
 from gateway.ledger.connect import connect
+from gateway.ledger.outcomes import forget_outbox
 from gateway.ledger.rebuild import (
     all_tenants,
+    outbox_ids,
     queued_of_class,
     queued_of_line,
     queued_of_others,
@@ -94,6 +96,8 @@ class Rebuilder:
         await scheduler.tune(tuning_of(policy))
         self._tuned = policy
         names = await all_tenants(conn)
+        # What stands in the outbox now is read below as well: enqueued again it would only be there twice.
+        covered = await outbox_ids(conn)
         count = 0
         for class_name in _in_order(policy):
             count += await self._load(epoch, queued_of_class(conn, class_name), names)
@@ -101,6 +105,7 @@ class Rebuilder:
             log.info("index_class_open", traffic_class=class_name, messages=count, after_s=_since(began))
         count += await self._load(epoch, queued_of_others(conn, list(policy.classes)), names)
         await scheduler.finish_rebuild(epoch)
+        await forget_outbox(conn, covered)
         log.warning("index_rebuilt", messages=count, took_s=_since(began))
         return True
 

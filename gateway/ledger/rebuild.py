@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
 import asyncpg
 
@@ -92,6 +93,11 @@ async def line_counts(conn: asyncpg.Connection[Any]) -> LineCounts:
 async def all_tenants(conn: asyncpg.Connection[Any]) -> dict[int, str]:
     """The names of all tenants by row id."""
     return {row["id"]: row["name"] for row in await conn.fetch(_TENANTS)}
+
+
+async def outbox_ids(conn: asyncpg.Connection[Any]) -> list[UUID]:
+    """Ids of the batches that are committed and perhaps not enqueued yet."""
+    return [row["id"] for row in await conn.fetch("SELECT id FROM outbox")]
 
 
 async def _pages(conn: asyncpg.Connection[Any], query: str, *arguments: Any) -> AsyncIterator[list[asyncpg.Record]]:

@@ -136,11 +136,22 @@ async def test_an_outbox_row_that_was_left_is_repeated_once_the_index_is_back(ga
     async with world.pool.acquire() as conn:
         await sweep_outbox(gateway.rt, conn, world.clock.now_at())
         await sweep_outbox(gateway.rt, conn, later)
-        assert await conn.fetchval("SELECT count(*) FROM outbox") == 1
+        kept = await conn.fetchrow("DELETE FROM outbox RETURNING *")
         await world.pool.execute("UPDATE messages SET status = 'canceled' WHERE id = $1", message)
         await gateway.rebuilder.turn()
+        await conn.execute("INSERT INTO outbox VALUES ($1, $2, $3)", *kept)
         await sweep_outbox(gateway.rt, conn, later)
         assert await conn.fetchval("SELECT count(*) FROM outbox") == 0
+    assert await gateway.scheduler.counts() == {LINE: 1}
+
+
+async def test_a_rebuild_covers_what_stood_in_the_outbox(gateway: Gateway) -> None:
+    world = gateway.world
+    await gateway.due(await world.message(next_slot=1))
+    await Promoter(gateway.rt).turn()
+    assert await world.pool.fetchval("SELECT count(*) FROM outbox") == 1
+    await gateway.rebuilder.turn()
+    assert await world.pool.fetchval("SELECT count(*) FROM outbox") == 0
     assert await gateway.scheduler.counts() == {LINE: 1}
 
 
