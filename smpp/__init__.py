@@ -1,1 +1,1 @@
-"""SMPP 3.4 as a library: protocol, links, text, receipts and a carrier simulator. Imports nothing of the other packages."""
+"""SMPP 3.4 as a library: protocol, links, text, receipts, a carrier simulator. It imports nothing else of ours."""

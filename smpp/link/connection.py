@@ -53,7 +53,8 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._flush_due = False
         self._ended = False
-        self._wake: asyncio.TimerHandle | None = None
+        self._wake: asyncio.Handle | None = None
+        self._wake_mono = 0.0
         self._asked: set[_Asked] = set()
         self._quiet: asyncio.Future[None] | None = None
         self._gone = asyncio.Event()
@@ -233,10 +234,12 @@ class Connection(asyncio.Protocol):
     def _arm(self) -> None:
         due_mono = self._session.next_tick_mono()
         if self._wake is not None:
-            if self._wake.when() <= due_mono:
+            if self._wake_mono <= due_mono:
                 return  # it wakes early, looks, and arms again: cheaper than a new timer per read
             self._wake.cancel()
-        self._wake = self._loop.call_at(max(due_mono, self._loop.time() + 0.001), self._tick)
+        # uvloop's handles do not tell their moment, so it is kept here.
+        self._wake_mono = max(due_mono, self._loop.time() + 0.001)
+        self._wake = self._loop.call_at(self._wake_mono, self._tick)
 
     def _tick(self) -> None:
         self._wake = None

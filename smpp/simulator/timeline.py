@@ -16,7 +16,8 @@ class Timeline:
         self._loop = asyncio.get_running_loop()
         self._due: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._numbers = count()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_mono = 0.0
         self._stopped = False
 
     def __len__(self) -> int:
@@ -31,10 +32,11 @@ class Timeline:
             return
         due_mono = self._loop.time() + delay_s
         heapq.heappush(self._due, (due_mono, next(self._numbers), call, arguments))
-        if self._timer is None or self._timer.when() > due_mono:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_at(due_mono, self._run)
+        if self._timer is not None and self._timer_mono <= due_mono:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._arm(due_mono)
 
     def stop(self) -> None:
         """Forgets everything."""
@@ -52,4 +54,9 @@ class Timeline:
             _, _, call, arguments = heapq.heappop(self._due)
             call(*arguments)
         if self._due and self._timer is None:
-            self._timer = self._loop.call_at(self._due[0][0], self._run)
+            self._arm(self._due[0][0])
+
+    def _arm(self, moment_mono: float) -> None:
+        # uvloop's handles do not tell their moment, so it is kept here.
+        self._timer_mono = moment_mono
+        self._timer = self._loop.call_at(moment_mono, self._run)
