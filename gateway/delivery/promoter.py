@@ -31,6 +31,10 @@ class Promoter:
         rt = self._rt
         now_at = rt.clock.now_at()
         async with rt.pool.acquire() as conn:
+            first_at = await next_due_at(conn, 0)
+            if first_at is None or first_at > now_at:
+                metrics.sweep_lag_seconds.labels("promoter").set(0)
+                return _until(first_at, now_at)
             promoted = await promote_due(conn, rt.policies.current, rt.pepper, now_at)
             next_at = None if promoted.full else await next_due_at(conn, now_at)
         await hand_over(rt, promoted.outbox_id, promoted.entries)
@@ -39,6 +43,8 @@ class Promoter:
             metrics.sweep_lag_seconds.labels("promoter").set(max(0, lag_ms) / 1000)
         if promoted.full:
             return PACE_S
-        if next_at is None:
-            return LOOK_S
-        return min(LOOK_S, max(NEAR_S, (next_at - now_at) / 1000))
+        return _until(next_at, now_at)
+
+
+def _until(due_at: int | None, now_at: int) -> float:
+    return LOOK_S if due_at is None else min(LOOK_S, max(NEAR_S, (due_at - now_at) / 1000))

@@ -57,16 +57,23 @@ class Sweeper:
         if self._rt.clock.doubtful:
             return LOOK_S
         async with self._rt.pool.acquire() as conn:
+            first_at = await sweeps.next_due_at(conn, 0)
+            now_at = self._rt.clock.now_at()
+            if first_at is None or first_at > now_at:
+                self._show_none_late()
+                return _until(first_at, now_at)
             full = await self._sweep(conn, "expiry", sweeps.expire_due)
             full |= await self._sweep(conn, "doubt", sweeps.end_doubt)
             full |= await self._sweep(conn, "cutoff", sweeps.cut_receipts_off)
             if full:
                 return 0.0
             now_at = self._rt.clock.now_at()
-            next_at = await sweeps.next_due_at(conn, now_at)
-        if next_at is None:
-            return LOOK_S
-        return min(LOOK_S, max(NEAR_S, (next_at - now_at) / 1000))
+            return _until(await sweeps.next_due_at(conn, now_at), now_at)
+
+    @staticmethod
+    def _show_none_late() -> None:
+        for name in ("expiry", "doubt", "cutoff"):
+            metrics.sweep_lag_seconds.labels(name).set(0)
 
     async def outbox(self) -> float:
         """Repeat what was left in the outbox."""
@@ -121,3 +128,7 @@ class Sweeper:
         for expired in swept.expired:
             metrics.expired_total.labels(expired.class_name, expired.cause, expired.stage).inc()
         return swept.full
+
+
+def _until(due_at: int | None, now_at: int) -> float:
+    return LOOK_S if due_at is None else min(LOOK_S, max(NEAR_S, (due_at - now_at) / 1000))

@@ -164,6 +164,12 @@ async def merge_batch(
         )
 
 
+async def next_look_at(conn: asyncpg.Connection[asyncpg.Record]) -> int | None:
+    """When the next receipt that is not merged must be looked at (UTC ms); None where all are merged."""
+    found: int | None = await conn.fetchval("SELECT min(next_try_at) FROM receipts WHERE merged_at IS NULL")
+    return found
+
+
 async def wake_waiting(
     conn: asyncpg.Connection[asyncpg.Record], now_at: int, accepted_since: int, limit: int = 2_000
 ) -> int:

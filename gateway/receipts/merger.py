@@ -9,13 +9,13 @@ from typing import Any, Final
 import asyncpg
 
 from gateway.ledger.connect import connect
-from gateway.ledger.merges import BATCH, CHANNEL, Merged, merge_batch, wake_waiting
+from gateway.ledger.merges import BATCH, CHANNEL, Merged, merge_batch, next_look_at, wake_waiting
 from gateway.logs import get
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
 
-# Unmatched receipts younger than ten seconds are looked at again this often (design section 4).
-_LOOK_S: Final = 0.2
+# New receipts wake the loop; a wake that was lost costs a second at most.
+_IDLE_S: Final = 1.0
 # Egress hurries the receipts of new carrier ids; this finds those whose egress died between the commit and the hurry.
 _JOIN_EVERY_S: Final = 5.0
 _JOIN_BACK_MS: Final = 3_600_000
@@ -55,8 +55,16 @@ class Merger:
             await self._join_late(conn)
             outcome = await merge_batch(conn, self._rt.policies.current, self._rt.clock.now_at())
             self._measure(outcome)
-            if outcome.looked_at < BATCH:
-                await self._sleep(_BUSY_S if outcome.busy else _LOOK_S)
+            if outcome.busy:
+                await self._sleep(_BUSY_S)
+            elif outcome.looked_at < BATCH:
+                await self._sleep(await self._until_next(conn))
+
+    async def _until_next(self, conn: asyncpg.Connection[Any]) -> float:
+        next_at = await next_look_at(conn)
+        if next_at is None:
+            return _IDLE_S
+        return min(_IDLE_S, max(_GATHER_S, (next_at - self._rt.clock.now_at()) / 1000))
 
     async def _join_late(self, conn: asyncpg.Connection[Any]) -> None:
         """A carrier id committed long after its receipt came joins it soon, whatever the back-off says."""
