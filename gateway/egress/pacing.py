@@ -1,4 +1,4 @@
-"""The pace of one session after throttling answers: x 0.7 at most once per round trip, + 5 % a second (design section 3).
+"""The pace of one session after throttling: x 0.7 at most once per round trip, + 5 % a second (design section 3).
 
 Only a session that was throttled is paced here; the limits of the policy are kept by the scheduler's leases.
 """

@@ -1,4 +1,4 @@
-"""The egress role as a process of its own, for tests that kill it: `python -m tests.integration.egress.process WORKER`."""
+"""The egress role as a process of its own, for tests that kill it (`python -m` this module, then the worker)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Lost answers: held, sent once more with a flag, or failed; late answers resolve them (design section 4, Ambiguity)."""
+"""Lost answers: held, sent once more with a flag, or failed; late answers resolve them (design section 4)."""
 
 from __future__ import annotations
 
 from smpp.simulator import SimulatorSettings
-
 from tests.integration.egress.world import PolicyText, open_world, until
 
 

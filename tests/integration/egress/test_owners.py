@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from smpp.simulator import SimulatorSettings
-
 from tests.integration.egress.world import PolicyText, Process, World, open_world, until
 
 TAKEOVER_S = 15.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from smpp.simulator import SimulatorSettings
-
 from tests.integration.egress.world import PolicyText, open_world, until
 
 

@@ -1,4 +1,4 @@
-"""A small world around egress roles: real stores, the carrier simulator, messages put straight into ledger and index."""
+"""A small world around egress: real stores, the carrier simulator, messages put straight into ledger and index."""
 
 from __future__ import annotations
 
@@ -109,7 +109,9 @@ class World:
         if rt.failure is not None:
             raise rt.failure
 
-    async def put(self, texts: Sequence[str], *, class_name: str = "transactional", ttl_ms: int = 300_000) -> list[UUID]:
+    async def put(
+        self, texts: Sequence[str], *, class_name: str = "transactional", ttl_ms: int = 300_000
+    ) -> list[UUID]:
         """Accepted messages: rows, then references in the index."""
         now_at = self.clock.now_at()
         budget_ms = self.policy.classes[class_name].wait_budget_ms

@@ -1,0 +1,64 @@
+"""The pace after throttling answers, on integers of a made-up clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.egress.pacing import Pacer
+
+
+def _busy(pacer: Pacer, rate_per_s: int, seconds: float, start_mono: float = 100.0) -> float:
+    now_mono = start_mono
+    for _ in range(int(rate_per_s * seconds)):
+        pacer.spend(now_mono)
+        now_mono += 1 / rate_per_s
+    return now_mono
+
+
+def test_an_unthrottled_session_is_not_paced() -> None:
+    pacer = Pacer(None)
+    now_mono = _busy(pacer, 200, 2.0)
+    assert pacer.rate_per_s(now_mono) is None
+    assert pacer.wait_s(now_mono) == 0
+    assert pacer.measured_per_s == pytest.approx(200, rel=0.1)
+
+
+def test_throttling_takes_three_tenths_once_per_round_trip() -> None:
+    pacer = Pacer(100.0)
+    now_mono = _busy(pacer, 100, 2.0)
+    pacer.slow(now_mono, 0.2)
+    assert pacer.rate_per_s(now_mono) == pytest.approx(70, rel=0.1)
+    pacer.slow(now_mono + 0.1, 0.2)
+    assert pacer.rate_per_s(now_mono + 0.1) == pytest.approx(70, rel=0.1)
+    pacer.slow(now_mono + 0.3, 0.2)
+    assert pacer.rate_per_s(now_mono + 0.3) == pytest.approx(49, rel=0.15)
+
+
+def test_the_pace_grows_five_percent_a_second_and_ends_at_the_configured_rate() -> None:
+    pacer = Pacer(100.0)
+    now_mono = _busy(pacer, 100, 2.0)
+    pacer.slow(now_mono, 0.2)
+    slowed = pacer.rate_per_s(now_mono)
+    assert slowed is not None
+    assert pacer.rate_per_s(now_mono + 1) == pytest.approx(slowed * 1.05, rel=0.01)
+    assert pacer.rate_per_s(now_mono + 60) is None
+
+
+def test_a_paced_session_leaves_gaps() -> None:
+    pacer = Pacer(10.0)
+    now_mono = _busy(pacer, 10, 2.0)
+    pacer.slow(now_mono, 0.1)
+    assert pacer.wait_s(now_mono) == 0
+    pacer.spend(now_mono)
+    assert pacer.wait_s(now_mono) == pytest.approx(1 / 7, rel=0.2)
+
+
+def test_throttling_never_stops_a_session() -> None:
+    pacer = Pacer(None)
+    now_mono = 5.0
+    for _ in range(50):
+        pacer.spend(now_mono)
+        pacer.slow(now_mono, 0.01)
+        now_mono += 0.2
+    rate = pacer.rate_per_s(now_mono)
+    assert rate is not None and rate >= 1.0
