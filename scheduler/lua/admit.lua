@@ -86,9 +86,9 @@ end
 local function judge(f, segments, budget, number)
   local L, p, t = line(f.line), provider(f.provider), tenant_record(f.line, f.tenant)
   local waiting = pending(f.key)
-  local ahead = call('LLEN', P .. 'q:' .. f.key)
-  local head = ahead > 0 and call('LINDEX', P .. 'q:' .. f.key, 0)
-  ahead = ahead + waiting.before + waiting.added
+  local queued = call('LLEN', P .. 'q:' .. f.key)
+  local head = queued > 0 and call('LINDEX', P .. 'q:' .. f.key, 0)
+  local ahead = queued + waiting.before + waiting.added
   local each = L.n > 0 and max(1, L.seg / L.n) or 1
   local w = weight_of(f.tenant)
   local m = max(1, t.m)
@@ -99,7 +99,7 @@ local function judge(f, segments, budget, number)
   local others = L.n + L.pend
   local v = { wait = 0, scope = 'class:' .. f.class, mu = mu * w / max(A, w), age = 0, age_scope = 'class:' .. f.class }
   -- Own position x active weights / own weight, plus at most one round of the others (but not more than waits).
-  v.wait = (ahead * m * A / w + min(m * A / w, 2 * others)) * each * 1000 / mu
+  v.wait = (ahead * m * A / w + min(max(0, m * A / w - 1), 2 * others)) * each * 1000 / mu
   local mean = L.at > 0 and L.A / L.at or w
   for _, s in ipairs(buckets(f)) do
     local wait, rate = 0, v.mu
@@ -108,8 +108,8 @@ local function judge(f, segments, budget, number)
       v.paused = v.paused or s.name
     elseif s.T > 0 then
       local F, B = tallied(s, f.ci, 2), tallied(s, f.ci, 1) + tallied(s, f.ci, 3)
-      local round = max(1, F) * mean / w
-      local position = ahead * each * round + min(round, 2 * B)
+      local round = max(1, (queued > 0 and F - 1 or F) * mean / w + 1)
+      local position = ahead * each * round + min(round - 1, 2 * B)
       local share = scope_share(s, f.ci)
       rate = 1000 / s.Te
       wait = max(0, max(s.tat - now, 0) + (position / share + min(segments, s.burst) - s.burst) * s.Te)
@@ -145,7 +145,7 @@ local function place_in_line(scope, tenant, place, base, rate, probe)
   local line_key = P .. 'tail:' .. scope .. '|' .. tenant
   local place_key = line_key .. '|' .. place
   local kept = tonumber(call('GET', place_key) or nil)
-  if kept then return max(kept - now, base) end
+  if kept and kept > now then return max(kept - now, base) end -- came early: its place stands
   local tail = tonumber(call('GET', line_key) or nil) or 0
   local due = min(max(tail, now + base) + 1000 / max(rate, 0.1), now + max(base, RETRY_MAX_MS))
   if not probe then

@@ -154,7 +154,9 @@ local function pack_scope(s)
     s.hg, s.rk, s.ru, s.pend_at, unpack(s.c))
   return s.rk > 0 and packed .. s.owner or packed
 end
--- Loads the scopes of a list that are not known yet; unlimited ones become false.
+-- Loads the scopes of a list that are not known yet; unlimited ones become false. A tenant that the policy does not
+-- name has the limit that stands under the empty name `tenant:`.
+local TENANT_DEFAULT = 'tenant:'
 local function load_scopes(names)
   local ask
   for i = 1, #names do
@@ -165,7 +167,20 @@ local function load_scopes(names)
   end
   if not ask then return end
   local raws = call('HMGET', P .. 's', unpack(ask))
-  for i = 1, #ask do scopes[ask[i]] = raws[i] and read_scope(ask[i], raws[i]) or false end
+  for i = 1, #ask do
+    local name, s = ask[i], false
+    if raws[i] then
+      s = read_scope(name, raws[i])
+    elseif sub(name, 1, 7) == TENANT_DEFAULT and name ~= TENANT_DEFAULT then
+      load_scopes({ TENANT_DEFAULT })
+      local default = scopes[TENANT_DEFAULT]
+      if default then
+        s = new_scope(name)
+        s.T, s.Te, s.burst, s.tat = default.T, default.T, default.burst, started + default.burst * default.T
+      end
+    end
+    scopes[name] = s
+  end
 end
 -- Adds to field `which` (1 B, 2 F, 3 N) of class `ci`; never below 0, since a limit can be newer than the queue.
 local function tally(s, ci, which, amount)

@@ -24,30 +24,28 @@ for i = 1, #wanted.weights, 2 do
   end
 end
 
-local names = {}
-for i, l in ipairs(wanted.limits) do names[i] = l[1] end
-for i = 1, #names, CHUNK do load_scopes({ unpack(names, i, min(i + CHUNK - 1, #names)) }) end
-local limited = {}
-for _, l in ipairs(wanted.limits) do
-  local s = scopes[l[1]]
-  local T, burst = 1000 / l[2], l[3]
-  limited[l[1]] = true
+local function limit(name, rate, burst)
+  local s, T = scopes[name], 1000 / rate
   if not s then
-    s = new_scope(l[1])
+    s = new_scope(name)
     s.tat = started + burst * T -- unknown reads as empty at the start of the epoch
-    scopes[l[1]] = s
+    scopes[name] = s
   elseif s.T <= 0 then
     s.tat = max(s.tat, started + burst * T)
-  else
-    -- tokens left = burst - debt; they are kept, but never above the new burst
+  else -- tokens left = burst - debt; they are kept, but never above the new burst
     local left = min(burst, s.burst - max(0, s.tat - now) / s.Te)
     s.T = T
-    local Te = effective(s)
-    s.tat, s.Te = now + (burst - left) * Te, Te
+    s.tat = now + (burst - left) * effective(s)
   end
   s.T, s.burst, s.dirty = T, burst, true
   s.Te = effective(s)
 end
+local names, limited = {}, {}
+for i, l in ipairs(wanted.limits) do names[i], limited[l[1]] = l[1], l end
+local default = limited[TENANT_DEFAULT]
+scopes[TENANT_DEFAULT] = false -- while limits change nobody gets the old default
+for i = 1, #names, CHUNK do load_scopes({ unpack(names, i, min(i + CHUNK - 1, #names)) }) end
+for _, l in ipairs(wanted.limits) do limit(l[1], l[2], l[3]) end
 -- A limit that the policy no longer has lets everything through; a pause on it stands.
 local known = call('HKEYS', P .. 's')
 for i = 1, #known do
@@ -55,7 +53,9 @@ for i = 1, #known do
   if not limited[known[i]] and kind ~= 'retry' then
     load_scopes({ known[i] })
     local s = scopes[known[i]]
-    if s and s.pause <= now then
+    if kind == 'tenant' and default then
+      limit(known[i], default[2], default[3]) -- a tenant that the policy does not name
+    elseif s and s.pause <= now then
       scopes[known[i]] = nil
       call('HDEL', P .. 's', known[i])
     elseif s then

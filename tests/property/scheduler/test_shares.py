@@ -1,0 +1,144 @@
+"""Who gets how much: weights, classes, newcomers (I23, I24, I25; scheduling.md section 4, scenarios 1, 3 and 6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from redis.asyncio import Redis
+
+from scheduler.core.asks import LeaseAsk
+from scheduler.core.records import Entry, Flow
+from tests.property.scheduler.world import World, flow
+
+
+async def served(world: World, ticks: int, step_ms: float = 20) -> Counter[tuple[str, str]]:
+    """Runs one session for some ticks; counts messages by (tenant, class)."""
+    count: Counter[tuple[str, str]] = Counter()
+    for _ in range(ticks):
+        world.clock.at += step_ms
+        leased = await world.send(LeaseAsk("p", "s1", 100))
+        count.update((Flow.parse(item.flow_key).tenant, item.class_name) for item in leased.items)
+    return count
+
+
+async def test_tenants_share_by_weight_within_a_quantum(index: Redis) -> None:
+    world = await World.create(index, {"provider:p": (500, 50)}, {"b": 2, "c": 5})
+    for tenant in "abc":
+        await world.fill(flow("p", "transactional", tenant), 3_000)
+    sent: Counter[str] = Counter()
+    for _ in range(60):
+        for (tenant, _), count in (await served(world, 3)).items():
+            sent[tenant] += count
+        # S_i/w_i - S_j/w_j stays within Q/w_i + Q/w_j, with quantum 4 (scheduling.md 3k.1)
+        lag = [sent["a"] / 1, sent["b"] / 2, sent["c"] / 5]
+        assert max(lag) - min(lag) <= 4 / 1 + 4 / 2
+    world.check_limits()
+    await world.check_index()
+
+
+async def test_a_tenant_gains_nothing_by_more_flows(index: Redis) -> None:
+    world = await World.create(index, {"provider:p": (500, 50)})
+    for band in range(4):
+        await world.fill(flow("p", "transactional", "many", band=band), 1_000)
+    await world.fill(flow("p", "transactional", "one"), 1_000)
+    count = await served(world, 150)
+    assert abs(count["many", "transactional"] - count["one", "transactional"]) <= 4 * 4 + 4
+
+
+async def test_new_weights_hold_from_the_next_policy(index: Redis) -> None:
+    world = await World.create(index, {"provider:p": (500, 50)})
+    for tenant in "ab":
+        await world.fill(flow("p", "marketing", tenant), 4_000)
+    before = await served(world, 100)
+    assert abs(before["a", "marketing"] - before["b", "marketing"]) <= 64
+    assert world.scheduler._tuning is not None
+    tuning = world.scheduler._tuning
+    await world.scheduler.tune(type(tuning)(2, tuning.classes, {"b": 3}, limits=tuning.limits))
+    after = await served(world, 200)
+    assert abs(after["a", "marketing"] - after["b", "marketing"] / 3) <= 64
+    await world.check_index()
+
+
+async def test_classes_get_their_floor_and_otp_waits_for_no_flood(index: Redis) -> None:
+    world = await World.create(index, {"provider:p": (500, 50)})
+    await world.fill(flow("p", "marketing", "noisy"), 12_000)
+    waits = []
+    sent: Counter[str] = Counter()
+    for tick in range(1_000):
+        world.clock.at += 10
+        if tick % 2 == 0:  # 50 a second
+            await world.enqueue([Entry(flow("p", "otp", f"t{tick % 20}"), world.reference(ttl_ms=10_000))])
+        leased = await world.send(LeaseAsk("p", "s1", 100))
+        for item in leased.items:
+            sent[item.class_name] += 1
+            if item.class_name == "otp":
+                waits.append(world.clock.at - item.reference.queued_at)
+    waits.sort()
+    assert len(waits) == 500
+    assert waits[int(len(waits) * 0.99)] <= 20 and waits[-1] <= 50
+    assert sum(sent.values()) >= 0.999 * (500 * 10 + 50)  # work conserving
+    world.check_limits()
+
+
+async def test_a_class_that_returns_does_not_catch_up(index: Redis) -> None:
+    world = await World.create(index, {"provider:p": (500, 50)})
+    await world.fill(flow("p", "marketing", "a"), 6_000)
+    await served(world, 200)
+    await world.fill(flow("p", "transactional", "b"), 3_000)
+    count = await served(world, 100)
+    share = count["a", "marketing"] / sum(count.values())
+    assert abs(share - 10 / 35) < 0.05  # its weight share, at once
+
+
+async def test_a_throttled_destination_holds_only_its_own_flows(index: Redis) -> None:
+    world = await World.create(index, {"provider:p": (500, 50), "destination:slow": (10, 5)})
+    await world.fill(flow("p", "transactional", "a", "destination:slow"), 2_000)
+    waits = []
+    slow = 0
+    for _ in range(500):
+        world.clock.at += 20
+        await world.enqueue([Entry(flow("p", "transactional", "a"), world.reference())])
+        leased = await world.send(LeaseAsk("p", "s1", 100))
+        for item in leased.items:
+            if "destination:slow" in item.flow_key:
+                slow += 1
+            else:
+                waits.append(world.clock.at - item.reference.queued_at)
+    assert len(waits) == 500 and max(waits) <= 20
+    assert 0.99 * (10 * 10) <= slow <= 10 * 10 + 5
+    world.check_limits()
+
+
+async def test_a_pause_saves_up_no_burst(index: Redis) -> None:
+    world = await World.create(index, {"provider:p": (100, 100)})
+    await world.fill(flow("p", "otp", "a"), 2_000)
+    await served(world, 100)
+    await world.scheduler.pause("provider:p")
+    assert sum((await served(world, 100, 600)).values()) == 0
+    await world.scheduler.resume("provider:p")
+    first = sum((await served(world, 50)).values())
+    assert 95 <= first <= 101  # one second at 100/s, no burst on top
+    world.check_limits()
+
+
+async def test_long_messages_pass_a_small_burst_beside_short_ones(index: Redis) -> None:
+    """Nothing that a policy allows waits for ever: a long message reserves what it needs."""
+    world = await World.create(index, {"provider:p": (20, 4), "route:r": (15, 3)})
+    await world.enqueue(
+        [Entry(flow("p", "transactional", "long", "route:r"), world.reference(segments=6)) for _ in range(20)]
+    )
+    segments: Counter[str] = Counter()
+    for _ in range(400):
+        world.clock.at += 25
+        await world.enqueue(
+            [
+                Entry(flow("p", "transactional", "short", "route:r"), world.reference()),
+                Entry(flow("p", "otp", "short"), world.reference()),
+            ]
+        )
+        for item in (await world.send(LeaseAsk("p", "s1", 50))).items:
+            segments[Flow.parse(item.flow_key).tenant] += item.reference.segments
+    # Its class has 25 of 85 parts of 200 segments, and half of that is its tenant's.
+    assert segments["long"] >= 24
+    world.check_limits()
+    await world.check_index()
