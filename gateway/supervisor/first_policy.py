@@ -11,6 +11,7 @@ from gateway.policy.applier import PolicyRefused
 from gateway.policy.demo import demo_policy
 from gateway.policy.entry import apply_file
 from gateway.policy.rules.faults import PolicyInvalid
+from gateway.policy.rules.snapshot import Policy
 from gateway.runtime import Runtime, StartRefused
 
 FirstPolicy = Callable[[Runtime], Awaitable[None]]
@@ -39,16 +40,20 @@ def from_file(path: Path | None) -> FirstPolicy:
     return apply
 
 
-def demo(port: int) -> FirstPolicy:
-    """Applies the demo policy where none is in force, or where the demo policy in force names another port."""
+def demo(port: int, former_port: int) -> FirstPolicy:
+    """Applies the demo policy where none is in force, or where it is in force with a port that had to change."""
 
     async def apply(rt: Runtime) -> None:
         async with rt.pool.acquire() as conn:
             in_force = await versions.active(conn)
-            author = await conn.fetchval(
-                "SELECT applied_by FROM policy_versions WHERE version = $1", in_force[0] if in_force else 0
-            )
-        if in_force is None or (author == DEMO_AUTHOR and in_force[1] != demo_policy(port)):
+        moved = port != former_port and in_force is not None and in_force[1] == demo_policy(former_port)
+        if in_force is None or moved:
             await rt.applier.apply(demo_policy(port), DEMO_AUTHOR)
 
     return apply
+
+
+def speaks_to(policy: Policy, port: int) -> bool:
+    """Whether a session of this policy is the simulator of this machine."""
+    sessions = (session for provider in policy.providers.values() for session in provider.sessions.values())
+    return any(session.host in ("127.0.0.1", "localhost") and session.port == port for session in sessions)

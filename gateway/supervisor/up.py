@@ -23,12 +23,11 @@ from gateway.ledger.migrate import migrate
 from gateway.operators.app import build_app, not_ready
 from gateway.operators.desk import Desk
 from gateway.operators.server import OperatorsServer
-from gateway.policy import versions
 from gateway.policy.entry import watch_file
 from gateway.runtime import Runtime
 from gateway.settings import Settings
 from gateway.supervisor import addresses, greeting
-from gateway.supervisor.first_policy import DEMO_AUTHOR, demo, from_file
+from gateway.supervisor.first_policy import demo, from_file, speaks_to
 from gateway.supervisor.parts import Part
 from gateway.supervisor.plan import Crew, plan_crew, simulator_part
 from gateway.supervisor.role import read_policy_again
@@ -95,10 +94,10 @@ class Supervisor:
         settings = self._settings.model_copy(
             update={"database_url": stores.database_url, "redis_url": stores.redis_url}
         )
-        simulator_port = self._simulator_port() if settings.policy is None else None
-        first = from_file(settings.policy) if simulator_port is None else demo(simulator_port)
+        former_port, simulator_port = self._simulator_ports()
+        first = from_file(settings.policy) if settings.policy is not None else demo(simulator_port, former_port)
         rt = await stack.enter_async_context(Runtime.open(settings, "supervisor", "up", first_policy=first))
-        if simulator_port is not None and await self._is_demo(rt):
+        if settings.policy is None and speaks_to(rt.policies.current, simulator_port):
             self._simulator = simulator_part(self._home, simulator_port)
         self._crew = plan_crew(
             settings, self._home, stores, tenant_port.fileno(), self._declare_dead(stores.database_url)
@@ -223,16 +222,13 @@ class Supervisor:
         finally:
             await connection.close()
 
-    def _simulator_port(self) -> int:
+    def _simulator_ports(self) -> tuple[int, int]:
+        """The port of the run before, and the one of this run: the same unless another program has it now."""
         kept = self._home.recall("simulator_port")
-        port = int(kept) if kept is not None and addresses.port_free(int(kept)) else addresses.free_port()
+        former = int(kept) if kept is not None else addresses.free_port()
+        port = former if addresses.port_free(former) else addresses.free_port()
         self._home.remember("simulator_port", str(port))
-        return port
-
-    async def _is_demo(self, rt: Runtime) -> bool:
-        async with rt.pool.acquire() as conn:
-            entered = await versions.history(conn)
-        return any(one.state == "active" and one.applied_by == DEMO_AUTHOR for one in entered)
+        return former, port
 
 
 def _bound_logs(folder: Path) -> None:

@@ -1,0 +1,178 @@
+"""`sluicegate up` from outside: greeting, a pasted request, restarts, reload, orderly end (contract section 1)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from http.cookiejar import CookieJar
+from pathlib import Path
+
+import pytest
+
+from tests.integration.running_gateway import RunningGateway, ask, wait_for
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[RunningGateway]:
+    parent = Path(tempfile.mkdtemp(prefix="sluicegate-up-"))
+    parent.chmod(0o711)
+    running = RunningGateway(parent / "data").start()
+    yield running
+    running.stop()
+    shutil.rmtree(parent, ignore_errors=True)
+
+
+def test_the_pasted_line_is_delivered(gateway: RunningGateway) -> None:
+    status, message = gateway.paste()
+    assert status == 202, message
+    delivered = wait_for(lambda: (found := gateway.message(message["id"]))["status"] == "delivered" and found, 20)
+    assert delivered["final"] is True
+    assert delivered["delivery"]["state"] == "delivered"
+
+
+def test_pasting_again_sends_no_second_message(gateway: RunningGateway) -> None:
+    assert gateway.paste()[1]["id"] == gateway.paste()[1]["id"]
+
+
+def test_status_names_every_role(gateway: RunningGateway) -> None:
+    status = gateway.status()
+    assert {"api", "egress", "delivery"} <= {one["role"] for one in status["processes"] if one["healthy"]}
+    assert status["policy_version"] == 1
+    assert {"otp", "transactional", "marketing", "non_priority"} == set(status["classes"])
+    assert set(status["sessions"]) == {"sim-1"}
+    for one in status["processes"]:
+        line = Path(f"/proc/{one['pid']}/cmdline").read_bytes().split(b"\0")
+        assert one["role"].encode() in line or one["role"] == "supervisor"
+
+
+def test_one_page_of_metrics_for_all_roles(gateway: RunningGateway) -> None:
+    status, page = ask("GET", f"{gateway.operators_url}/metrics")
+    assert status == 200
+    for role, worker in (("api", "api-1"), ("egress", "egress-1"), ("delivery", "delivery-1"), ("supervisor", "up")):
+        assert f'sluicegate_policy_version{{role="{role}",worker="{worker}"}} 1.0' in page
+    types = [line for line in page.splitlines() if line.startswith("# TYPE")]
+    assert len(types) == len(set(types))
+
+
+def test_health_and_readiness(gateway: RunningGateway) -> None:
+    assert ask("GET", f"{gateway.operators_url}/healthz")[0] == 200
+    assert wait_for(lambda: ask("GET", f"{gateway.operators_url}/readyz")[0] == 200, 15)
+
+
+def test_the_console_link_works_once(gateway: RunningGateway) -> None:
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+    page = opener.open(gateway.login_link, timeout=10).read().decode()
+    assert "sim-1" in page
+    assert "sim-1" in opener.open(f"{gateway.operators_url}/console/now", timeout=10).read().decode()
+    assert ask("GET", gateway.login_link)[0] == 401
+    assert ask("GET", f"{gateway.operators_url}/console")[0] == 401
+
+
+def test_admin_needs_an_operators_key(gateway: RunningGateway) -> None:
+    url = f"{gateway.operators_url}/admin/policy"
+    assert ask("GET", url)[0] == 401
+    assert ask("GET", url, headers={"Authorization": f"Bearer {gateway.key}"})[0] == 401
+    made = gateway.command("key", "create", "--admin")
+    assert made.returncode == 0, made.stderr
+    key = made.stdout.strip()
+    assert made.stdout == key + "\n", "the key stands alone on standard output"
+    status, policy = ask("GET", url, headers={"Authorization": f"Bearer {key}"})
+    assert (status, policy["version"]) == (200, 1)
+    assert ask("GET", url, headers={"Authorization": f"Bearer {key}", "Host": "rebound.example"})[0] == 421
+
+
+def test_send_by_hand_waits_for_the_end(gateway: RunningGateway) -> None:
+    sent = gateway.command("send", "--to", "+447700900124", "--text", "by hand", "--wait", "--json")
+    assert sent.returncode == 0, sent.stderr
+    message = json.loads(sent.stdout)
+    assert message["status"] == "delivered"
+    shown = gateway.command("message", message["id"], "--json")
+    assert [one["type"] for one in json.loads(shown.stdout)["events"]][:2] == ["accepted", "claimed"]
+    refused = gateway.command("send", "--to", "nobody", "--text", "x")
+    assert refused.returncode == 1
+    assert "/to" in refused.stderr
+
+
+def test_tenants_and_keys_by_command(gateway: RunningGateway) -> None:
+    assert gateway.command("tenant", "create", "acme").returncode == 0
+    assert gateway.command("tenant", "create", "acme").returncode == 1
+    key = gateway.command("key", "create", "acme", "--scope", "read").stdout.strip()
+    refusal = ask(
+        "POST", f"{gateway.api_url}/v1/messages", b"{}", {"Authorization": f"Bearer {key}", "Idempotency-Key": "a"}
+    )
+    assert refusal[0] == 403
+    listed = json.loads(gateway.command("key", "list", "--json").stdout)
+    own = next(row for row in listed if row["tenant"] == "acme")
+    assert key.split("_")[1] == own["id"]
+    assert gateway.command("key", "revoke", own["id"]).returncode == 0
+    answer = wait_for(
+        lambda: ask("GET", f"{gateway.api_url}/v1/messages", headers={"Authorization": f"Bearer {key}"})[0] == 401, 6
+    )
+    assert answer
+    assert gateway.command("key", "create").returncode == 2
+
+
+@pytest.mark.parametrize("role", ["api", "egress", "delivery"])
+def test_a_role_that_dies_is_restarted(gateway: RunningGateway, role: str) -> None:
+    before = wait_for(lambda: gateway.healthy(role), 20)
+    os.kill(next(iter(before)), signal.SIGKILL)
+    wait_for(lambda: gateway.healthy(role) - before, 20, gateway.tell)
+    message = wait_for(lambda: send(gateway), 20, gateway.tell)
+    assert wait_for(lambda: gateway.message(message["id"])["status"] == "delivered", 30, gateway.tell)
+
+
+def send(gateway: RunningGateway) -> dict[str, str] | None:
+    """A message by hand; None while it is refused."""
+    sent = gateway.command("send", "--to", "+447700900125", "--text", "x", "--json")
+    return json.loads(sent.stdout) if sent.returncode == 0 else None
+
+
+def test_policy_is_checked_applied_and_rolled_back(gateway: RunningGateway, tmp_path: Path) -> None:
+    source = gateway.command("policy", "show").stdout
+    file = tmp_path / "policy.yaml"
+    file.write_text(source.replace("weight: 1,", "weight: 2,", 1))
+    assert gateway.command("policy", "check", str(file), data_dir=False).returncode == 0
+    assert "weight" in gateway.command("policy", "diff", str(file)).stdout
+    applied = gateway.command("policy", "apply", str(file), "--json")
+    assert applied.returncode == 0, applied.stderr
+    version = json.loads(applied.stdout)["version"]
+    in_use = wait_for(lambda: {one["policy_version"] for one in gateway.status()["processes"]} == {version}, 5)
+    assert in_use
+    file.write_text(source + "\nsurprise: 1\nclasses: {otp: {wait_budget: never}}\n")
+    bad = gateway.command("policy", "apply", str(file))
+    assert bad.returncode == 1
+    assert "surprise" in bad.stderr
+    assert "wait_budget" in bad.stderr
+    assert gateway.status()["policy_version"] == version
+    back = gateway.command("policy", "rollback", "1", "--json")
+    assert json.loads(back.stdout)["version"] > version
+
+
+def test_end_is_orderly_and_the_next_start_goes_on(gateway: RunningGateway) -> None:
+    key = gateway.key
+    status, message = gateway.paste()
+    assert status == 202
+    assert gateway.stop() == 0, gateway.greeting
+    assert gateway.left_over() == []
+    assert not (gateway.data_dir / "run.json").exists()
+    assert gateway.command("status").returncode == 1
+    gateway.start()
+    assert gateway.key == key, "the demo key goes on working"
+    assert gateway.message(message["id"])["id"] == message["id"]
+    fresh = gateway.paste()[1]
+    assert fresh["id"] != message["id"]
+    assert wait_for(lambda: gateway.message(fresh["id"])["status"] == "delivered", 20)
+
+
+def test_a_killed_parent_leaves_nobody_and_loses_nothing(gateway: RunningGateway) -> None:
+    status, message = gateway.paste()
+    assert status == 202
+    gateway.stop(signal.SIGKILL)
+    wait_for(lambda: gateway.left_over() == [], 20, gateway.left_over)
+    gateway.start()
+    assert gateway.message(message["id"])["status"] in ("queued", "sending", "sent", "delivered", "unconfirmed")
