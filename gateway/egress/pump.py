@@ -51,7 +51,6 @@ class Pump:
         self.pacer = pacer
         self.round_trip_s = _ROUND_TRIP_S
         self.answered_mono = 0.0
-        self.resting_until_mono = 0.0
         self.last_error: str | None = None
         self._provider = provider
         self._session = session
@@ -163,7 +162,6 @@ class Pump:
             and link.can_send
             and link.window_free > 0
             and link.writable
-            and now_mono >= self.resting_until_mono
             and self.pacer.wait_s(now_mono) <= 0
             and self._orders.may_write()
         )
@@ -261,9 +259,9 @@ class Pump:
         """One timer for the next paced write or the next part, only while something waits for that moment."""
         moments = [flight.due_mono for flight in self._midway]
         if self._ready or self._midway:
-            waits = max(self.pacer.wait_s(now_mono), self.resting_until_mono - now_mono)
-            if waits > 0:
-                moments.append(now_mono + waits)
+            wait_s = self.pacer.wait_s(now_mono)
+            if wait_s > 0:
+                moments.append(now_mono + wait_s)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

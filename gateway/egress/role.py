@@ -161,17 +161,18 @@ class Egress:
     async def _rebind_changed(self, wanted: dict[str, Session]) -> None:
         """Sessions whose definition changed are bound anew; unchanged ones stay bound, with the new dialect."""
         policy = self._rt.policies.current
+        changed: dict[str, SessionLine] = {}
         for name, line in list(self._lines.items()):
             session = wanted.get(name)
-            if session is None or name in self._leaving:
-                continue  # removed ones are given up by the plan
             if session == line.session:
                 line.apply(policy)
-                continue
-            _log.info("session_rebinds", session=name)
-            del self._lines[name]
-            await line.stop(FLUSH_S)
-            self._start(session)
+            elif session is not None:  # removed ones are given up by the plan
+                _log.info("session_rebinds", session=name)
+                changed[name] = self._lines.pop(name)
+        await asyncio.gather(*(line.stop(FLUSH_S) for line in changed.values()))
+        for name in changed:
+            if name in self._owner.held:
+                self._start(wanted[name])
 
     def _give_up(self, name: str) -> None:
         """Leaves a session in good order and lets others have it."""

@@ -129,3 +129,68 @@ async def test_nothing_that_was_decided_elsewhere_is_sent(database_url: str, red
             await world.until_status([kept], "sent")
         assert world.carrier.counters["submits"] == 1
         assert await world.statuses([canceled]) == {"canceled"}
+
+
+async def test_only_the_refused_part_is_sent_again(database_url: str, redis_url: str) -> None:
+    """Invariant I6: a part that the carrier took never leaves twice."""
+    async with open_world(database_url, redis_url, _carrier(throttle_per_s=2.0), PolicyText) as world, world.egress():
+        (id_,) = await world.put(["y" * 400])
+        await world.until_status([id_], "sent", 30)
+        taken = await world.conn.fetch("SELECT part FROM carrier_ids WHERE id = $1 ORDER BY part", id_)
+        assert [row["part"] for row in taken] == [1, 2, 3]
+        assert world.carrier.counters["accepted"] == 3
+        assert world.carrier.counters["throttled"] > 0
+        references = {pdu.short_message[3] for _, pdu in world.carrier.submits}
+        assert len(references) == 1
+
+
+async def test_parts_accepted_and_the_rest_refused_for_good_is_incomplete(database_url: str, redis_url: str) -> None:
+    def text(port: int) -> PolicyText:
+        return PolicyText(port, window=1)
+
+    async with open_world(database_url, redis_url, _carrier(answer_delay_ms=300), text) as world, world.egress():
+        (id_,) = await world.put(["z" * 400])
+
+        async def begun() -> bool:
+            return world.carrier.counters["accepted"] >= 1
+
+        await until(begun, 10)
+        world.carrier.change(error_ratio=1.0, error_status=0x0B)
+        await world.until_status([id_], "failed")
+        (row,) = await world.rows([id_])
+        assert row["error"]["code"] == "parts_incomplete"
+
+
+async def test_what_waits_too_long_for_the_window_goes_back_unspent(database_url: str, redis_url: str) -> None:
+    """Written within two seconds of the claim or given back (design section 1, hop 7)."""
+
+    def text(port: int) -> PolicyText:
+        return PolicyText(port, window=1, response_timeout="8s")
+
+    async with open_world(database_url, redis_url, _carrier(answer_delay_ms=4_000), text) as world, world.egress():
+        ids = await world.put([f"w {n}" for n in range(3)])
+
+        async def given_back() -> bool:
+            return bool(await world.conn.fetchval("SELECT count(*) FROM attempts WHERE outcome = 'given_back'"))
+
+        await until(given_back, 10)
+        world.carrier.change(answer_delay_ms=0)
+        await world.until_status(ids, "sent", 20)
+        assert {row["attempts_spent"] for row in await world.rows(ids)} == {1}
+        assert world.carrier.counters["submits"] == 3
+
+
+async def test_a_lost_ledger_keeps_outcomes_until_it_is_back(database_url: str, redis_url: str) -> None:
+    async with open_world(database_url, redis_url, _carrier(answer_delay_ms=300), PolicyText) as world, world.egress():
+        ids = await world.put([f"o {n}" for n in range(10)])
+
+        async def written() -> bool:
+            return world.carrier.counters["submits"] == 10
+
+        await until(written, 10)
+        await world.conn.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+            "AND datname = current_database()"
+        )
+        await world.until_status(ids, "sent", 20)
+        assert world.carrier.counters["submits"] == 10
