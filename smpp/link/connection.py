@@ -24,6 +24,9 @@ QUEUED_OCTETS_MAX: Final = 256 * 1024
 CLOSE_GRACE_S: Final = 1.0
 """How long the last octets may take to leave before the socket is dropped."""
 
+UNBIND_ANSWER_S: Final = 2.0
+"""How long our unbind waits for its response; nothing but good manners depends on it."""
+
 _BINDS: Final[Mapping[str, type[Bind]]] = {
     "transceiver": BindTransceiver,
     "transmitter": BindTransmitter,
@@ -140,7 +143,8 @@ class Connection(asyncio.Protocol):
     async def unbind(self, timeout_s: float) -> None:
         """Leaves in good order: sends nothing new, awaits due answers up to `timeout_s`, unbinds, closes.
 
-        Requests still unanswered come back through `LinkHandler.lost`. Never raises.
+        Takes at most `timeout_s` + UNBIND_ANSWER_S + CLOSE_GRACE_S. Requests still unanswered come back through
+        `LinkHandler.lost`. Never raises.
         """
         self._session.leave()
         if not self._ended and self._session.unanswered:
@@ -150,7 +154,7 @@ class Connection(asyncio.Protocol):
             asked = self._ask()
             self._session.unbind(asked, self._loop.time())
             self._schedule_flush()
-            await asyncio.wait({asked.answer}, timeout=self._settings.response_timeout_s)
+            await asyncio.wait({asked.answer}, timeout=min(UNBIND_ANSWER_S, self._settings.response_timeout_s))
             self._asked.discard(asked)
         self._end("unbound")
         await self._gone.wait()

@@ -134,7 +134,8 @@ class Simulator:
         """Unbinds every ESME, closes, flushes the journal."""
         if self._server is not None:
             self._server.close()
-        await asyncio.gather(*(connection.unbind(1.0) for connection in self.connections))
+        self.thaw()
+        await asyncio.gather(*(connection.unbind(0.5) for connection in self.connections))
         if self._timeline is not None:
             self._timeline.stop()
         if self._journal is not None:

@@ -1,0 +1,48 @@
+"""The link and the simulator on uvloop, which the gateway runs on: its transports and timers differ from asyncio's."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+from smpp.simulator import Simulator, SimulatorSettings
+from tests.integration.smpp import test_link, test_simulator
+from tests.integration.smpp.peers import RawCarrier
+
+
+def _scenarios(module: Any, needed: str) -> list[Callable[..., Awaitable[None]]]:
+    return [
+        function
+        for name, function in inspect.getmembers(module, inspect.iscoroutinefunction)
+        if name.startswith("test_") and list(inspect.signature(function).parameters) == [needed]
+    ]
+
+
+@pytest.mark.parametrize("scenario", _scenarios(test_link, "carrier"), ids=lambda scenario: scenario.__name__)
+def test_links(scenario: Callable[[RawCarrier], Awaitable[None]]) -> None:
+    async def run() -> None:
+        carrier = RawCarrier()
+        await scenario(carrier)
+        await carrier.stop()
+
+    uvloop.run(run())
+
+
+@pytest.mark.parametrize("scenario", _scenarios(test_simulator, "start"), ids=lambda scenario: scenario.__name__)
+def test_simulators(scenario: Callable[[test_simulator.Start], Awaitable[None]]) -> None:
+    async def run() -> None:
+        running: list[Simulator] = []
+
+        async def begin(**settings: Any) -> Simulator:
+            running.append(Simulator(SimulatorSettings(**{"port": 0, "receipt_delay_ms": 0, **settings})))
+            return await running[-1].start()
+
+        await scenario(begin)
+        for simulator in running:
+            await simulator.stop()
+
+    uvloop.run(run())
