@@ -28,6 +28,7 @@ _LOCK: Final = "sluicegate.callbacks"
 _STANDBY_S: Final = 2.0
 _LOOK_S: Final = 1.0
 _PACE_S: Final = 0.02
+_COMMAND_S: Final = 30.0
 # A host that vanished without a word frees its lock within half a minute.
 _KEEPALIVE: Final = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
 
@@ -51,7 +52,9 @@ class Sender:
         """Sends until the role stops; a lost database connection is taken up again."""
         while not self._rt.stopping.is_set():
             try:
-                listener = await connect(self._rt.settings.database_url, server_settings=_KEEPALIVE)
+                listener = await connect(
+                    self._rt.settings.database_url, server_settings=_KEEPALIVE, command_timeout=_COMMAND_S
+                )
             except (OSError, asyncpg.PostgresError, TimeoutError) as error:
                 log.warning("callbacks_wait_for_ledger", cause=type(error).__name__)
                 await self._pause(_LOOK_S)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from gateway.ledger.claims import PLANNER_SETTINGS
 from gateway.ledger.connect import connect
 from gateway.ledger.merges import BATCH, CHANNEL, Merged, merge_batch, next_look_at, wake_waiting
 from gateway.logs import get
@@ -22,6 +23,7 @@ _JOIN_BACK_MS: Final = 3_600_000
 _BUSY_S: Final = 0.5
 # Receipts that come one by one share a transaction: a little patience, well below what a tenant notices.
 _GATHER_S: Final = 0.02
+_COMMAND_S: Final = 30.0
 
 log = get(__name__)
 
@@ -39,7 +41,8 @@ class Merger:
         while not self._rt.stopping.is_set():
             conn: asyncpg.Connection[Any] | None = None
             try:
-                conn = await connect(self._rt.settings.database_url)
+                conn = await connect(self._rt.settings.database_url, command_timeout=_COMMAND_S)
+                await conn.execute(PLANNER_SETTINGS)
                 await conn.add_listener(CHANNEL, lambda *_: self._woken.set())
                 await self._serve(conn)
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
