@@ -15,103 +15,110 @@ from gateway.cli.output import Failed, instant, tell, tell_json, tell_table
 BY = "command line"
 
 
+tenant_verbs = typer.Typer(no_args_is_help=True, help="Accounts.")
+key_verbs = typer.Typer(no_args_is_help=True, help="API keys of tenants and operators.")
+
+
+@tenant_verbs.command("create")
+def tenant_create(name: str, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Create an account.
+
+    Example: sluicegate tenant create acme
+    """
+    tenant_id = run(_create_tenant(name, data_dir))
+    if as_json:
+        tell_json({"id": tenant_id, "name": name})
+    else:
+        tell(f"created {name}")
+
+
+@tenant_verbs.command("list")
+def tenant_list(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """List accounts.
+
+    Example: sluicegate tenant list --json
+    """
+    rows = run(_tenants(data_dir))
+    if as_json:
+        tell_json(rows)
+    else:
+        tell_table(
+            ["tenant", "live keys", "created"],
+            [(row["name"], row["keys"], instant(row["created_at"])) for row in rows],
+        )
+
+
+@key_verbs.command("create")
+def key_create(
+    tenant: Annotated[str | None, typer.Argument(help="Whose key.", show_default=False)] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scope", help="send, read or manage; several times (default send and read).", show_default=False
+        ),
+    ] = None,
+    cidr: Annotated[
+        list[str] | None,
+        typer.Option("--cidr", help="Network the key may be used from; several times.", show_default=False),
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", help="RFC 3339 instant or a duration like 90d.", show_default=False)
+    ] = None,
+    admin: Annotated[bool, typer.Option("--admin", help="An operators' key for the operators' port.")] = False,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a key and print it alone on standard output: this is the only time it can be read.
+
+    Example: sluicegate key create acme --scope send --scope read --expires 90d
+    """
+    if (tenant is None) != admin:
+        raise typer.BadParameter("name a tenant, or --admin for an operators' key", param_hint="TENANT")
+    written = run(_create_key(tenant, scope or [], cidr or [], expires, data_dir))
+    if as_json:
+        tell_json({"key": written, "tenant": tenant})
+    else:
+        tell(written)
+
+
+@key_verbs.command("list")
+def key_list(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """List keys; secrets are nowhere.
+
+    Example: sluicegate key list
+    """
+    rows = run(_keys(data_dir))
+    if as_json:
+        tell_json(rows)
+        return
+    tell_table(
+        ["id", "tenant", "scopes", "networks", "created", "expires", "revoked", "last used"],
+        [
+            (
+                row["id"], row["tenant"] or "(operators)", " ".join(row["scopes"]), " ".join(row["cidrs"]) or "any",
+                instant(row["created_at"]),
+                instant(row["expires_at"]), instant(row["revoked_at"]), instant(row["last_used_at"]),
+            )
+            for row in rows
+        ],
+    )  # fmt: skip
+
+
+@key_verbs.command("revoke")
+def key_revoke(key_id: Annotated[str, typer.Argument(metavar="ID")], data_dir: DataDir = None) -> None:
+    """End a key everywhere within five seconds.
+
+    Example: sluicegate key revoke 4f1c09ab23de
+    """
+    if not run(_revoke(key_id, data_dir)):
+        raise Failed(f"there is no live key {key_id}")
+    tell(f"revoked {key_id}")
+
+
 def register(app: typer.Typer) -> None:
     """Adds the verbs."""
-    tenant = typer.Typer(no_args_is_help=True, help="Accounts.")
-    key = typer.Typer(no_args_is_help=True, help="API keys of tenants and operators.")
-    app.add_typer(tenant, name="tenant")
-    app.add_typer(key, name="key")
-
-    @tenant.command("create")
-    def tenant_create(name: str, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-        """Create an account.
-
-        Example: sluicegate tenant create acme
-        """
-        tenant_id = run(_create_tenant(name, data_dir))
-        if as_json:
-            tell_json({"id": tenant_id, "name": name})
-        else:
-            tell(f"created {name}")
-
-    @tenant.command("list")
-    def tenant_list(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-        """List accounts.
-
-        Example: sluicegate tenant list --json
-        """
-        rows = run(_tenants(data_dir))
-        if as_json:
-            tell_json(rows)
-        else:
-            tell_table(
-                ["tenant", "live keys", "created"],
-                [(row["name"], row["keys"], instant(row["created_at"])) for row in rows],
-            )
-
-    @key.command("create")
-    def key_create(
-        tenant: Annotated[str | None, typer.Argument(help="Whose key.", show_default=False)] = None,
-        scope: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--scope", help="send, read or manage; several times (default send and read).", show_default=False
-            ),
-        ] = None,
-        cidr: Annotated[
-            list[str] | None,
-            typer.Option("--cidr", help="Network the key may be used from; several times.", show_default=False),
-        ] = None,
-        expires: Annotated[
-            str | None, typer.Option("--expires", help="RFC 3339 instant or a duration like 90d.", show_default=False)
-        ] = None,
-        admin: Annotated[bool, typer.Option("--admin", help="An operators' key for the operators' port.")] = False,
-        data_dir: DataDir = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Create a key and print it alone on standard output: this is the only time it can be read.
-
-        Example: sluicegate key create acme --scope send --scope read --expires 90d
-        """
-        if (tenant is None) != admin:
-            raise typer.BadParameter("name a tenant, or --admin for an operators' key", param_hint="TENANT")
-        written = run(_create_key(tenant, scope or [], cidr or [], expires, data_dir))
-        if as_json:
-            tell_json({"key": written, "tenant": tenant})
-        else:
-            tell(written)
-
-    @key.command("list")
-    def key_list(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-        """List keys; secrets are nowhere.
-
-        Example: sluicegate key list
-        """
-        rows = run(_keys(data_dir))
-        if as_json:
-            tell_json(rows)
-            return
-        tell_table(
-            ["id", "tenant", "scopes", "networks", "created", "expires", "revoked", "last used"],
-            [
-                (
-                    row["id"], row["tenant"] or "(operators)", " ".join(row["scopes"]), " ".join(row["cidrs"]) or "any",
-                    instant(row["created_at"]),
-                    instant(row["expires_at"]), instant(row["revoked_at"]), instant(row["last_used_at"]),
-                )
-                for row in rows
-            ],
-        )  # fmt: skip
-
-    @key.command("revoke")
-    def key_revoke(key_id: Annotated[str, typer.Argument(metavar="ID")], data_dir: DataDir = None) -> None:
-        """End a key everywhere within five seconds.
-
-        Example: sluicegate key revoke 4f1c09ab23de
-        """
-        if not run(_revoke(key_id, data_dir)):
-            raise Failed(f"there is no live key {key_id}")
-        tell(f"revoked {key_id}")
+    app.add_typer(tenant_verbs, name="tenant")
+    app.add_typer(key_verbs, name="key")
 
 
 def expiry_at(text: str, now_at: int) -> int:

@@ -14,93 +14,101 @@ PolicyPath = Annotated[Path, typer.Argument(metavar="FILE", help="Policy in YAML
 YAML = "application/yaml"
 
 
+verbs = typer.Typer(no_args_is_help=True, help="What SREs tune: check, apply, look back.")
+
+
+@verbs.command()
+def check(file: PolicyPath, as_json: AsJson = False) -> None:
+    """Print every fault at once, with line and path; warn of what is valid but will not do what it says.
+
+    Example: sluicegate policy check policy.yaml
+    """
+    check_file(file, as_json)
+
+
+@verbs.command()
+def diff(file: PolicyPath, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Say in words what applying the file would change.
+
+    Example: sluicegate policy diff policy.yaml
+    """
+    changes = run(_diff(file, data_dir))
+    if as_json:
+        tell_json({"changes": changes})
+    else:
+        tell("\n".join(changes) or "nothing would change")
+
+
+@verbs.command()
+def apply(file: PolicyPath, data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Put the file in force everywhere, all or nothing.
+
+    Example: sluicegate policy apply policy.yaml
+    """
+    version = run(_apply(file, data_dir))
+    if as_json:
+        tell_json({"version": version})
+    else:
+        tell(f"policy version {version} is in force")
+
+
+@verbs.command()
+def show(
+    version: Annotated[
+        int | None,
+        typer.Option("--version", min=1, help="An earlier one (default: the one in force).", show_default=False),
+    ] = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the policy in force, or an earlier version.
+
+    Example: sluicegate policy show --version 3
+    """
+    found = run(_show(version, data_dir))
+    if as_json:
+        tell_json(found)
+    else:
+        tell(found["source"].rstrip("\n"))
+
+
+@verbs.command()
+def history(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """List every version that was entered.
+
+    Example: sluicegate policy history
+    """
+    rows = run(_history(data_dir))
+    if as_json:
+        tell_json(rows)
+    else:
+        tell_table(
+            ["version", "state", "applied", "by", "note"],
+            [
+                (row["version"], row["state"], instant(row["applied_at"]), row["applied_by"], row["note"])
+                for row in rows
+            ],
+        )
+
+
+@verbs.command()
+def rollback(
+    version: Annotated[int, typer.Argument(min=1, metavar="N")], data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
+    """Put an earlier version's text in force again, as a new version.
+
+    Example: sluicegate policy rollback 3
+    """
+    made = run(_rollback(version, data_dir))
+    if as_json:
+        tell_json({"version": made})
+    else:
+        tell(f"policy version {made} is in force, with the text of version {version}")
+
+
 def register(app: typer.Typer) -> None:
     """Adds the verbs."""
-    policy = typer.Typer(no_args_is_help=True, help="What SREs tune: check, apply, look back.")
-    app.add_typer(policy, name="policy")
-
-    @policy.command()
-    def check(file: PolicyPath, as_json: AsJson = False) -> None:
-        """Print every fault at once, with line and path; warn of what is valid but will not do what it says.
-
-        Example: sluicegate policy check policy.yaml
-        """
-        check_file(file, as_json)
-
-    @policy.command()
-    def diff(file: PolicyPath, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-        """Say in words what applying the file would change.
-
-        Example: sluicegate policy diff policy.yaml
-        """
-        changes = run(_diff(file, data_dir))
-        if as_json:
-            tell_json({"changes": changes})
-        else:
-            tell("\n".join(changes) or "nothing would change")
-
-    @policy.command()
-    def apply(file: PolicyPath, data_dir: DataDir = None, as_json: AsJson = False) -> None:
-        """Put the file in force everywhere, all or nothing.
-
-        Example: sluicegate policy apply policy.yaml
-        """
-        version = run(_apply(file, data_dir))
-        if as_json:
-            tell_json({"version": version})
-        else:
-            tell(f"policy version {version} is in force")
-
-    @policy.command()
-    def show(
-        version: Annotated[
-            int | None,
-            typer.Option("--version", min=1, help="An earlier one (default: the one in force).", show_default=False),
-        ] = None,
-        data_dir: DataDir = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Print the policy in force, or an earlier version.
-
-        Example: sluicegate policy show --version 3
-        """
-        found = run(_show(version, data_dir))
-        if as_json:
-            tell_json(found)
-        else:
-            tell(found["source"].rstrip("\n"))
-
-    @policy.command()
-    def history(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-        """List every version that was entered.
-
-        Example: sluicegate policy history
-        """
-        rows = run(_history(data_dir))
-        if as_json:
-            tell_json(rows)
-        else:
-            tell_table(
-                ["version", "state", "applied", "by", "note"],
-                [
-                    (row["version"], row["state"], instant(row["applied_at"]), row["applied_by"], row["note"])
-                    for row in rows
-                ],
-            )
-
-    @policy.command()
-    def rollback(
-        version: Annotated[int, typer.Argument(min=1, metavar="N")], data_dir: DataDir = None, as_json: AsJson = False
-    ) -> None:
-        """Put an earlier version's text in force again, as a new version.
-
-        Example: sluicegate policy rollback 3
-        """
-        made = run(_rollback(version, data_dir))
-        if as_json:
-            tell_json({"version": made})
-        else:
-            tell(f"policy version {made} is in force, with the text of version {version}")
+    app.add_typer(verbs, name="policy")
 
 
 def check_file(file: Path, as_json: bool) -> None:

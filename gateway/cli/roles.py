@@ -19,74 +19,77 @@ Worker = Annotated[
 ]
 
 
+def api(
+    worker: Worker = None,
+    data_dir: DataDir = None,
+    fd: Annotated[
+        int | None, typer.Option("--fd", help="Inherited listening socket of the tenant port.", hidden=True)
+    ] = None,
+) -> None:
+    """HTTP and admission, in the foreground.
+
+    Example: SLUICEGATE_DATABASE_URL=... SLUICEGATE_REDIS_URL=... sluicegate api
+    """
+    run_role("api", worker, data_dir, fd)
+
+
+def egress(worker: Worker = None, data_dir: DataDir = None) -> None:
+    """Scheduler and SMPP sessions, in the foreground.
+
+    Example: SLUICEGATE_DATABASE_URL=... SLUICEGATE_REDIS_URL=... sluicegate egress
+    """
+    run_role("egress", worker, data_dir, None)
+
+
+def delivery(worker: Worker = None, data_dir: DataDir = None) -> None:
+    """Receipt merging, callbacks, sweeps and promoting, in the foreground.
+
+    Example: SLUICEGATE_DATABASE_URL=... SLUICEGATE_REDIS_URL=... sluicegate delivery
+    """
+    run_role("delivery", worker, data_dir, None)
+
+
+def migrate(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """Bring the database to the newest schema; safe twice and by several at once.
+
+    Example: SLUICEGATE_DATABASE_URL=postgresql://... sluicegate migrate
+    """
+    made = run(_migrate(data_dir))
+    if as_json:
+        tell_json({"applied": made})
+    else:
+        tell("\n".join(f"applied {name}" for name in made) or "nothing to do")
+
+
+def carrier_sim(
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="SMPP port (default 2775, or what the script says).",
+            show_default=False,
+        ),
+    ] = None,
+    script: Annotated[
+        Path | None,
+        typer.Option("--script", exists=True, dir_okay=False, help="YAML file with delays, refusals and phases."),
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option("--data-dir", hidden=True)] = None,
+) -> None:
+    """The SMSC simulator alone.
+
+    Example: sluicegate carrier-sim --port 2775 --script carrier.yaml
+    """
+    simulate(port, script)
+
+
 def register(app: typer.Typer) -> None:
     """Adds the verbs."""
-
-    @app.command()
-    def api(
-        worker: Worker = None,
-        data_dir: DataDir = None,
-        fd: Annotated[
-            int | None, typer.Option("--fd", help="Inherited listening socket of the tenant port.", hidden=True)
-        ] = None,
-    ) -> None:
-        """HTTP and admission, in the foreground.
-
-        Example: SLUICEGATE_DATABASE_URL=... SLUICEGATE_REDIS_URL=... sluicegate api
-        """
-        run_role("api", worker, data_dir, fd)
-
-    @app.command()
-    def egress(worker: Worker = None, data_dir: DataDir = None) -> None:
-        """Scheduler and SMPP sessions, in the foreground.
-
-        Example: SLUICEGATE_DATABASE_URL=... SLUICEGATE_REDIS_URL=... sluicegate egress
-        """
-        run_role("egress", worker, data_dir, None)
-
-    @app.command()
-    def delivery(worker: Worker = None, data_dir: DataDir = None) -> None:
-        """Receipt merging, callbacks, sweeps and promoting, in the foreground.
-
-        Example: SLUICEGATE_DATABASE_URL=... SLUICEGATE_REDIS_URL=... sluicegate delivery
-        """
-        run_role("delivery", worker, data_dir, None)
-
-    @app.command()
-    def migrate(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-        """Bring the database to the newest schema; safe twice and by several at once.
-
-        Example: SLUICEGATE_DATABASE_URL=postgresql://... sluicegate migrate
-        """
-        made = run(_migrate(data_dir))
-        if as_json:
-            tell_json({"applied": made})
-        else:
-            tell("\n".join(f"applied {name}" for name in made) or "nothing to do")
-
-    @app.command("carrier-sim")
-    def carrier_sim(
-        port: Annotated[
-            int | None,
-            typer.Option(
-                "--port",
-                min=0,
-                max=65535,
-                help="SMPP port (default 2775, or what the script says).",
-                show_default=False,
-            ),
-        ] = None,
-        script: Annotated[
-            Path | None,
-            typer.Option("--script", exists=True, dir_okay=False, help="YAML file with delays, refusals and phases."),
-        ] = None,
-        data_dir: Annotated[Path | None, typer.Option("--data-dir", hidden=True)] = None,
-    ) -> None:
-        """The SMSC simulator alone.
-
-        Example: sluicegate carrier-sim --port 2775 --script carrier.yaml
-        """
-        simulate(port, script)
+    for verb in (api, egress, delivery, migrate):
+        app.command()(verb)
+    app.command("carrier-sim")(carrier_sim)
 
 
 def run_role(role: str, worker: str | None, data_dir: Path | None, fd: int | None) -> None:
