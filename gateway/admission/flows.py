@@ -16,6 +16,9 @@ from gateway.policy.rules.snapshot import Destination, Policy
 from scheduler.core.records import Entry, Flow, Reference
 
 NO_NUMBER = bytes(8)
+_POLICIES_MAX = 4  # the version in use and a few that tests hold
+_FLOWS_MAX = 50_000
+_flows: dict[int, tuple[Policy, dict[tuple[object, ...], Flow]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,46 @@ def ttl_band(ttl_ms: int) -> int:
 
 def flow_of(policy: Policy, facts: FlowFacts) -> Flow:
     """The flow of a message under a policy: a scope appears only where the policy sets a limit on it."""
+    return _flow_at(policy, facts, destination_for(policy, facts.recipient))
+
+
+def _flow_at(policy: Policy, facts: FlowFacts, destination: Destination | None) -> Flow:
+    # Millions of messages share few flows: of the number only its destination matters, of the ttl its band.
+    key = (
+        facts.tenant,
+        facts.class_name,
+        facts.application,
+        facts.sender,
+        None if destination is None else destination.name,
+        facts.route,
+        facts.provider,
+        ttl_band(facts.ttl_ms),
+    )
+    flows = _flows_of(policy)
+    found = flows.get(key)
+    if found is None:
+        if len(flows) >= _FLOWS_MAX:
+            flows.clear()
+        found = flows[key] = Flow(
+            facts.provider, facts.class_name, facts.tenant, _scopes(policy, facts, destination), key[-1]
+        )
+    return found
+
+
+def _flows_of(policy: Policy) -> dict[tuple[object, ...], Flow]:
+    kept = _flows.get(id(policy))
+    if kept is None:
+        while len(_flows) >= _POLICIES_MAX:
+            _flows.pop(next(iter(_flows)))
+        # The entry holds the policy itself, so an id is never taken over while it stands.
+        kept = _flows[id(policy)] = (policy, {})
+    return kept[1]
+
+
+def _scopes(policy: Policy, facts: FlowFacts, destination: Destination | None) -> tuple[str, ...]:
     tenant = tenant_rules(policy, facts.tenant)
+    route = policy.routes.get(facts.route)
+    provider = policy.providers.get(facts.provider)
     scopes: list[str] = []
     if tenant.limits is not None:
         scopes.append(f"tenant:{facts.tenant}")
@@ -47,18 +89,15 @@ def flow_of(policy: Policy, facts: FlowFacts) -> Flow:
         scopes.append(f"application:{facts.tenant}/{facts.application}")
     if tenant.senders is not None and tenant.senders.get(facts.sender) is not None:
         scopes.append(f"sender:{facts.tenant}/{facts.sender}")
-    destination = destination_for(policy, facts.recipient)
     if destination is not None and destination.limits is not None:
         scopes.append(f"destination:{destination.name}")
     if destination is not None and destination.per_number is not None:
         scopes.append(f"number:{destination.name}")
-    route = policy.routes.get(facts.route)
     if route is not None and route.limits is not None:
         scopes.append(f"route:{facts.route}")
-    provider = policy.providers.get(facts.provider)
     if provider is not None and provider.limits is not None:
         scopes.append(f"provider:{facts.provider}")
-    return Flow(facts.provider, facts.class_name, facts.tenant, tuple(scopes), ttl_band(facts.ttl_ms))
+    return tuple(scopes)
 
 
 def number_token(pepper: bytes, destination: Destination | None, recipient: str) -> bytes:
@@ -99,4 +138,4 @@ def entry_of(policy: Policy, pepper: bytes, tenant: str, row: Mapping[str, Any],
         queued_at=begun_at,
         number=number_token(pepper, destination, row["recipient"]),
     )
-    return Entry(flow_of(policy, facts), reference, front=front, retry=row["attempts_spent"] > 0)
+    return Entry(_flow_at(policy, facts, destination), reference, front=front, retry=row["attempts_spent"] > 0)
