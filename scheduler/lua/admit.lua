@@ -19,11 +19,14 @@ local function class_share(provider_name, ci)
 end
 -- Weight of a class among those that wait under one scope.
 local function scope_share(s, ci)
+  s.shares = s.shares or {} -- as at the beginning of the call: exact enough for it, and asks come in hundreds
+  if s.shares[ci] then return s.shares[ci] end
   local mine, sum = tuning.classes[ci].weight, 0
   for i, c in ipairs(tuning.classes) do
     if i == ci or tallied(s, i, 1) > 0 then sum = sum + c.weight end
   end
-  return mine / sum
+  s.shares[ci] = mine / sum
+  return s.shares[ci]
 end
 
 -- What limits alone would let a provider drain, segments/s; nil where no limit says anything.
@@ -47,7 +50,7 @@ local function configured_rate(name)
 end
 
 -- Drain of a line, segments/s: measured while backlogged (zero counts too); relaxes to what limits say when idle.
-local function drain(f, L)
+local function measured_drain(f, L)
   local rate = configured_rate(f.provider)
   local fallback = rate and rate * class_share(f.provider, f.ci) or max(UNMEASURED, L.mu)
   if L.mu <= 0 and L.busy_at == 0 then return fallback end
@@ -65,6 +68,11 @@ local function drain(f, L)
   return max(rate and min(mu, rate) or mu, 0.001)
 end
 
+local function drain(f, L)
+  L.drain = L.drain or measured_drain(f, L)
+  return L.drain
+end
+
 -- Since when nobody serves a provider: paused after a grace; never before a session was up (start).
 local function provider_down(p)
   if p.ever == 0 then return false end
@@ -72,11 +80,13 @@ local function provider_down(p)
   return p.seen_at > 0 and now - p.seen_at > SILENT_MS
 end
 
-local backlog = {}           -- what earlier asks of this call and of the last moments have been promised, per flow
+local backlog = {}           -- per flow: what waits, and what earlier asks (of this call too) have been promised
 local function pending(key)
   local b = backlog[key]
   if not b then
-    b = { before = tonumber(call('GET', P .. 'w:' .. key) or nil) or 0, added = 0 }
+    b = { before = tonumber(call('GET', P .. 'w:' .. key) or nil) or 0, added = 0, queued = call('LLEN', P .. 'q:' .. key) }
+    local head = b.queued > 0 and call('LINDEX', P .. 'q:' .. key, 0)
+    if head then b.oldest_at = unpack_record('>I2', head, 29) * 4294967296 + unpack_record('>I4', head, 31) end
     backlog[key] = b
   end
   return b
@@ -86,8 +96,7 @@ end
 local function judge(f, segments, budget, number)
   local L, p, t = line(f.line), provider(f.provider), tenant_record(f.line, f.tenant)
   local waiting = pending(f.key)
-  local queued = call('LLEN', P .. 'q:' .. f.key)
-  local head = queued > 0 and call('LINDEX', P .. 'q:' .. f.key, 0)
+  local queued = waiting.queued
   local ahead = queued + waiting.before + waiting.added
   local each = L.n > 0 and max(1, L.seg / L.n) or 1
   local w = weight_of(f.tenant)
@@ -127,10 +136,8 @@ local function judge(f, segments, budget, number)
   end
   if provider_down(p) then v.paused, v.wait = v.paused or ('provider:' .. f.provider), max(v.wait, now - p.down_at) end
   if v.paused then v.scope = v.paused end
-  if head then -- own flow's oldest; whose fault it is, is what binds its wait
-    local queued_at = unpack_record('>I2', head, 29) * 4294967296 + unpack_record('>I4', head, 31)
-    if now - queued_at > v.age then v.age, v.age_scope = now - queued_at, v.scope end
-  end
+  -- Own flow's oldest; whose fault it is, is what binds its wait.
+  if waiting.oldest_at and now - waiting.oldest_at > v.age then v.age, v.age_scope = now - waiting.oldest_at, v.scope end
   if L.busy_at > 0 then -- eligible work waits here and nothing passes
     local unserved, silent = now - max(L.pass_at, L.busy_at), now - max(p.pass_at, L.busy_at)
     if unserved > v.age then
@@ -168,7 +175,8 @@ end
 
 local replies, at = {}, 2
 while at <= #ARGV do
-  local probe, segments, budget, limit = ARGV[at] == '1', tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local probe, segments = ARGV[at] == '1', tonumber(ARGV[at + 1])
+  local budget, limit = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   local place, number, candidates = ARGV[at + 4], ARGV[at + 5], tonumber(ARGV[at + 6])
   local best, best_at, flow
   for i = 1, candidates do
@@ -176,7 +184,9 @@ while at <= #ARGV do
     local f = key ~= '' and parse(key)
     if f and not f.ci then return { '!class' } end
     if f and not is_open(f.class) then
-      best, best_at, flow = best or { wait = 0, age = 0, scope = 'class:' .. f.class, storage = true, mu = 1 }, best_at or i, flow or f
+      if not best then
+        best, best_at, flow = { wait = 0, age = 0, scope = 'class:' .. f.class, storage = true, mu = 1 }, i, f
+      end
     elseif f then
       local v = judge(f, segments, budget, number)
       v.ok = not v.paused and v.wait <= limit and v.age <= limit

@@ -201,15 +201,14 @@ local function choose(f, refs, room, binding, all)
   return v
 end
 
--- One visit of a flow: up to the quantum. Returns segments taken and 'empty' | 'parked' | 'more' | 'stop'.
-local function visit(C, f, tag)
+-- One visit of a flow, for at most `asked` messages. Returns segments taken and 'empty' | 'parked' | 'more' | 'stop'.
+local function visit(C, f, tag, asked)
   local all, q = limits_of(f), P .. 'q:' .. f.key
   local room, binding, ready = room_of(f, all)
   if room < 1 then
     if call('LLEN', q) == 0 then return retire(C, f) end
     return 0, set_aside(C, f, tag, binding, ready, 1)
   end
-  local asked = min(C.quantum, left)
   local refs = call('LRANGE', q, 0, asked - 1)
   if #refs == 0 then return retire(C, f) end
   local v = choose(f, refs, room, binding, all)
@@ -241,7 +240,8 @@ local function standing()
     local line_name = name .. '|' .. c.name
     if (raws[i] or lines[line_name]) and is_open(c.name) then
       local L = lines[line_name] or read_line(line_name, raws[i])
-      local C = { L = L, act = P .. 'act:' .. line_name, weight = c.weight, quantum = max(1, c.quantum), tag = {}, gone = {} }
+      local C = { L = L, act = P .. 'act:' .. line_name, weight = c.weight, quantum = max(1, c.quantum) }
+      C.tag, C.gone = {}, {}
       fetch(C)
       C.done = #C.keys == 0
       classes[#classes + 1] = C
@@ -252,10 +252,13 @@ end
 local visits, served_at = 0, p.RV
 local function serve()
   while left > 0 and left_segments > 0 and visits < VISITS_MAX do
-    local C
+    local C, rivals = nil, 0
     for i = 1, #classes do
       local other = classes[i]
-      if not other.done and (not C or other.L.cv < C.L.cv) then C = other end
+      if not other.done then
+        rivals = rivals + 1
+        if not C or other.L.cv < C.L.cv then C = other end
+      end
     end
     if not C then return end
     if C.at > #C.keys and not C.complete then fetch(C) end
@@ -266,7 +269,9 @@ local function serve()
       C.at = C.at + 1
       visits = visits + 1
       C.L.V, C.L.dirty = max(C.L.V, tag), true
-      local taken, outcome = visit(C, f, tag)
+      -- Without a rival there is nobody to be fair to: one visit takes all.
+      local alone = rivals == 1 and C.complete and C.at > #C.keys
+      local taken, outcome = visit(C, f, tag, alone and left or min(C.quantum, left))
       if taken > 0 then
         served_at = max(served_at, C.L.cv)
         C.L.cv = C.L.cv + taken / C.weight

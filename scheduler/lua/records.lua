@@ -233,7 +233,8 @@ local function save()
   if #fresh > 0 then call('SADD', P .. 'lines', unpack(fresh)) end
   for name, p in pairs(providers) do
     if p.dirty then
-      call('SET', P .. 'P:' .. name, pack(PROVIDER, p.RV, p.ups, p.ever, p.down_at, p.seen_at, p.pass_at, p.r, p.r_at, p.r_acc))
+      call('SET', P .. 'P:' .. name,
+        pack(PROVIDER, p.RV, p.ups, p.ever, p.down_at, p.seen_at, p.pass_at, p.r, p.r_at, p.r_acc))
     end
   end
   local args = {}

@@ -1,5 +1,6 @@
 -- Takes a policy version. ARGV: now, JSON {version, retry_share, default_weight, classes, weights, limits}, forced (0/1).
--- Returns 1, or 0 where this version or a newer one is in force and nothing is forced. Token fill is kept: what was spent stays spent under the new rate.
+-- Returns 1, or 0 where this version or a newer one is in force and nothing is forced. Token fill is kept: what was
+-- spent stays spent under the new rate.
 local wanted = cjson.decode(ARGV[2])
 if tuning_raw and tuning.version >= wanted.version and ARGV[3] ~= '1' then return 0 end
 
