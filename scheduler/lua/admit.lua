@@ -3,7 +3,7 @@
 -- keys of the candidates ('' = must not be taken). Returns per ask: accepted, candidate, wait_ms, age_ms, scope, cause,
 -- retry_after_s. Reads but for what it promises: pending counters and places in the Retry-After line.
 local DOWN_GRACE_MS = 2000   -- a provider without a session counts as paused after this
-local SILENT_MS = 15000      -- sessions lease every second: silence for so long is a dead pump
+local SILENT_MS = 30000     -- idle sessions lease every second: silence for so long is a dead pump
 local UNMEASURED = 200       -- segments/s where neither a measurement nor a limit says anything
 local RETRY_MAX_MS = 3600000
 if state == 'lost' then return { '!lost' } end
