@@ -76,6 +76,7 @@ class Egress:
         """The whole life of the role."""
         rt = self._rt
         rt.report["not_ready"] = "no session is bound"
+        await self._await_policy()
         await self._take_ownership()
         work = [
             rt.spawn(self._owner.run(), "owner"),
@@ -215,6 +216,14 @@ class Egress:
             self._inbox.take(line.link, (line.session.provider, line.session.name), pdu, line.pump.dialect)
 
     # -- owners --------------------------------------------------------------------------------------------------------
+
+    async def _await_policy(self) -> None:
+        """Sessions come from the policy: without one there is nothing to own."""
+        ready = asyncio.ensure_future(self._rt.policies.ready())
+        stopping = asyncio.ensure_future(self._rt.stopping.wait())
+        await asyncio.wait({ready, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        stopping.cancel()
 
     async def _take_ownership(self) -> None:
         while not self._rt.stopping.is_set():

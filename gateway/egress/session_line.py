@@ -78,6 +78,7 @@ class SessionLine:
         )
         self._lost = asyncio.Event()
         self._leaving = asyncio.Event()
+        self._abandoned = False
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -100,14 +101,20 @@ class SessionLine:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if not self._abandoned:
+            await self._forget()
+        self._enter("closed")
+
+    async def _forget(self) -> None:
         try:
             await self._parts.scheduler.forget_session(self.session.provider, self.session.name)  # down as well
         except IndexUnavailable as fault:
             _log.warning("session_not_forgotten", session=self.session.name, reason=fault.reason)
-        self._enter("closed")
 
     def abandon(self) -> None:
-        """Drops the link at once: the lock is gone and another process may bind."""
+        """Drops the link at once: the lock is gone and another process may bind, and speak for the session."""
+        self._abandoned = True
+        self._leaving.set()
         self._stock.close()
         if self.link is not None:
             self.link.close()
