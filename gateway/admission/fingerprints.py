@@ -5,6 +5,7 @@ The fingerprint is keyed, because a body holds guessable things (a number, a six
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
@@ -14,6 +15,7 @@ import orjson
 from gateway.admission import numbering
 
 _NUMBERS = ("to", "from")
+_LIKE_A_NUMBER = re.compile(r"[0-9+ .()\[\]-]+")
 
 
 def fingerprint(pepper: bytes, given: Any) -> bytes:
@@ -47,7 +49,7 @@ def _comparable(given: Any) -> Any:
     fields = {name: value for name, value in given.items() if value is not None}
     for name in _NUMBERS:
         value = fields.get(name)
-        if isinstance(value, str) and not any(letter.isalpha() for letter in value):
+        if isinstance(value, str) and _LIKE_A_NUMBER.fullmatch(value):
             fields[name] = numbering.bare(value)
     return fields
 

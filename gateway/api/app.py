@@ -52,6 +52,26 @@ class Page:
         await send_answer(scope, send, self.answer)
 
 
+class Express:
+    """Takes the hot routes straight to their endpoints, past the framework's layers: half the cost of a bare request."""
+
+    def __init__(self, app: FastAPI, hot: set[tuple[str, str]]) -> None:
+        self._app = app
+        self._endpoints: dict[tuple[str, str], App] = {
+            (method, route.path): route.app
+            for route in app.routes
+            if isinstance(route, Route)
+            for method in route.methods or ()
+            if (method, route.path) in hot
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (endpoint := self._endpoints.get((scope["method"], scope["path"]))) is not None:
+            await endpoint(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
 def build(rt: Runtime, door: Door) -> App:
     """The application of one process."""
     app = FastAPI(title=openapi.TITLE, version=openapi.VERSION, openapi_url=None, docs_url=None, redoc_url=None)
@@ -71,7 +91,7 @@ def build(rt: Runtime, door: Door) -> App:
     app.add_route("/openapi.json", Page(json_answer(200, described)), methods=["GET"])  # type: ignore[arg-type]
     app.add_route("/docs", Page(docs_page.answer(described)), methods=["GET"])  # type: ignore[arg-type]
     _give_problems(app)
-    return Front(app)
+    return Front(Express(app, {("POST", "/v1/messages"), ("POST", "/v1/messages/batch")}))
 
 
 def _give_problems(app: FastAPI) -> None:

@@ -108,8 +108,7 @@ async def _submit(desk: Desk, visit: Visit, policy: Policy, batch: BatchRequest)
     if instead is not None:
         return instead
     for row in worked.rows:
-        desk.count(row["class"], "defer" if row["due_kind"] == DEFERRAL else "accept", "ok")
-        metrics.segments_admitted_total.labels(row["class"]).inc(row["segments"])
+        desk.count_accepted(row["class"], row["segments"], deferred=row["due_kind"] == DEFERRAL)
     return raw_answer(202, call.answer, visit.headers)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+from prometheus_client import Counter
 from redis.exceptions import RedisError
 
 from gateway.admission.judgement import Moment
@@ -50,7 +51,7 @@ from scheduler.store.scheduler import IndexUnavailable
 
 MESSAGES, BATCH = "messages", "batch"
 NO_CLASS: Final = "none"
-_TOLLS_MAX, _ASKS_MAX, _LOOK_UPS_MAX = 500, 500, 500
+_ASKS_MAX, _LOOK_UPS_MAX = 500, 500
 _REMEMBERED_MAX, _REMEMBERED_OCTETS_MAX, _REMEMBERED_S = 5_000, 4_096, 60.0
 
 
@@ -79,25 +80,25 @@ class Desk:
         self.rt = rt
         self.caps = DailyCaps(rt.pool, rt.worker, rt.clock)
         self._rate = DoorRate(rt.redis, rt.settings.cell)
-        self._tolls: Gatherer[Toll, Grant | None] = Gatherer(self._rate.take, _TOLLS_MAX)
         self._asks: Gatherer[Ask, Verdict | None] = Gatherer(self._admit, _ASKS_MAX)
         self._look_ups: Gatherer[KeyPlace, Kept | None] = Gatherer(self._look_up, _LOOK_UPS_MAX)
         self._queueing = Queueing(rt.pool, rt.scheduler)
         self._acceptance = Acceptance(rt.pool, rt.worker, rt.clock.now_at, self.new_id, self._queueing.put)
         self._running: set[KeyPlace] = set()
         self._remembered: OrderedDict[KeyPlace, tuple[float, Kept]] = OrderedDict()
+        self._counters: dict[tuple[str, str, str], Counter] = {}
         self._tasks: list[asyncio.Task[Any]] = []
 
     def start(self) -> None:
         """Starts the gatherers and writers as tasks of the process."""
-        works = {"door-tolls": self._tolls.run(), "door-asks": self._asks.run(), "door-look-ups": self._look_ups.run()}
+        works = {"door-tolls": self._rate.run(), "door-asks": self._asks.run(), "door-look-ups": self._look_ups.run()}
         works |= {f"door-writer-{n}": self._acceptance.write(n) for n in range(WRITERS)}
         works["door-queueing"] = self._queueing.run()
         self._tasks = [self.rt.spawn(work, name) for name, work in works.items()]
 
     async def stop(self) -> None:
         """Writes and queues what waits, then ends. No call may be open any more."""
-        self._tolls.stop()
+        self._rate.stop()
         self._asks.stop()
         self._look_ups.stop()
         self._acceptance.stop()
@@ -125,10 +126,7 @@ class Desk:
 
     async def toll(self, tenant: TenantRef, rules: Tenant, cost: int) -> Grant | None:
         """Takes the door's rate; None where Redis does not answer."""
-        try:
-            return await self._tolls.ask(Toll(tenant.id, rules.requests, cost))
-        except GatheringFull:
-            return None
+        return await self._rate.take(Toll(tenant.id, rules.requests, cost))
 
     async def verdicts(self, asks: Sequence[Ask]) -> list[Verdict | None]:
         """The scheduler's word on each ask, in order; None where the index does not answer."""
@@ -220,7 +218,16 @@ class Desk:
 
     def count(self, class_name: str, verdict: str, reason: str) -> None:
         """One decision of the door for the metrics."""
-        metrics.admissions_total.labels(class_name, verdict, reason).inc()
+        counter = self._counters.get((class_name, verdict, reason))
+        if counter is None:
+            counter = metrics.admissions_total.labels(class_name, verdict, reason)
+            self._counters[class_name, verdict, reason] = counter
+        counter.inc()
+
+    def count_accepted(self, class_name: str, segments: int, *, deferred: bool) -> None:
+        """One accepted message for the metrics."""
+        self.count(class_name, "defer" if deferred else "accept", "ok")
+        metrics.segments_admitted_total.labels(class_name).inc(segments)
 
     def count_refusal(self, class_name: str, problem: Problem) -> None:
         """One refusal for the metrics."""

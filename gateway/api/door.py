@@ -123,8 +123,7 @@ class Door:
                 desk.caps.take_back(visit.tenant.id, segments, moment.now_at)
         if instead is not None:
             return instead
-        desk.count(name, "accept" if admitted.due_kind != DEFERRAL else "defer", "ok")
-        metrics.segments_admitted_total.labels(name).inc(segments)
+        desk.count_accepted(name, segments, deferred=admitted.due_kind == DEFERRAL)
         return raw_answer(202, call.answer, (*visit.headers, *location_of(call.answer)))
 
     async def _admit(self, allowed: Allowed, token: int) -> Admitted | Problem:

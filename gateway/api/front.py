@@ -7,6 +7,7 @@ the whole request; and a problem instead of a stack trace.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import secrets
 from typing import Final
@@ -15,7 +16,7 @@ from gateway import logs
 from gateway.admission.problems import INTERNAL, OVERLOAD, Problem
 from gateway.api.answers import Answer, problem_answer
 from gateway.api.exchange import BODY, REQUEST_ID, App, Receive, Scope, Send, send_answer
-from gateway.api.protocol import BEGUN_MONO
+from gateway.api.protocol import BEGUN_MONO, COMPLETE
 
 BODY_MAX: Final = 64 * 1024
 BATCH_BODY_MAX: Final = 1024 * 1024
@@ -25,6 +26,8 @@ AT_WORK_MAX: Final = 2_000
 _BATCH_PATH: Final = "/v1/messages/batch"
 _BODILESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
+_PROCESS: Final = secrets.token_hex(6).encode("ascii")
+_numbers = itertools.count(1)
 _log = logs.get("api")
 
 
@@ -87,12 +90,8 @@ class Front:
         limit = BATCH_BODY_MAX if scope["path"] == _BATCH_PATH else BODY_MAX
         if length is not None and length.isdigit() and int(length[:20]) > limit:
             return _too_large(limit)
-        begun_mono = scope.get(BEGUN_MONO)
-        loop = asyncio.get_running_loop()
-        deadline_mono = (loop.time() if begun_mono is None else begun_mono) + self._deadline_s
         try:
-            async with asyncio.timeout_at(deadline_mono):
-                body = await _read(receive, limit)
+            body = await (_read(receive, limit) if COMPLETE in scope else self._read_in_time(scope, receive, limit))
         except TimeoutError:
             detail = f"The whole request must arrive within {self._deadline_s:g} s."
             # What is left of the body would be taken for the next request.
@@ -101,6 +100,13 @@ class Front:
             return _too_large(limit)
         scope[BODY] = body
         return None
+
+    async def _read_in_time(self, scope: Scope, receive: Receive, limit: int) -> bytes | None:
+        begun_mono = scope.get(BEGUN_MONO)
+        if begun_mono is None:
+            begun_mono = asyncio.get_running_loop().time()
+        async with asyncio.timeout_at(begun_mono + self._deadline_s):
+            return await _read(receive, limit)
 
 
 async def _read(receive: Receive, limit: int) -> bytes | None:
@@ -142,4 +148,4 @@ def _request_id(scope: Scope) -> bytes:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return bytes(value)
-    return secrets.token_hex(8).encode("ascii")
+    return b"%s-%x" % (_PROCESS, next(_numbers))

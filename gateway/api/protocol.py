@@ -13,9 +13,43 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gateway.admission.problems import Problem
 
 BEGUN_MONO: Final = "sluicegate.begun_mono"
+COMPLETE: Final = "sluicegate.complete"
 HEADERS_MAX: Final = 32 * 1024
 REQUEST_S: Final = 10.0
 _REASONS: Final = {400: b"Bad Request", 408: b"Request Timeout"}
+
+
+class Cork:
+    """A transport that hands on once per turn of the loop what was written in it: an answer's head and body are one
+    write to the socket, which costs more than all else that sending it takes."""
+
+    __slots__ = ("_loop", "_pieces", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        """Keeps the octets until the end of this turn."""
+        if not self._pieces:
+            self._loop.call_soon(self._flush)
+        self._pieces.append(data)
+
+    def close(self) -> None:
+        """Closes after what was written has gone."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._pieces:
+            data = b"".join(self._pieces)
+            self._pieces.clear()
+            if not self._transport.is_closing():
+                self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -33,7 +67,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A silent connection is cut like a slow one."""
-        super().connection_made(transport)
+        super().connection_made(Cork(transport, self.loop))  # type: ignore[arg-type]
         self._timer = self.loop.call_later(self.request_s, self._late)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -44,9 +78,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Feeds the parser; sets the timer only where a request did not come in one piece."""
         super().data_received(data)
-        if self.transport.is_closing():
-            self._stop_timer()
-        elif not self._reading:
+        if self.transport.is_closing() or not self._reading:
             self._stop_timer()
         elif self._in_headers and self._too_many_headers(len(data)):
             self.send_400_response("The headers are too large.")
@@ -68,8 +100,9 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """The request is all here."""
+        """The request is all here: whoever reads the body need not watch the clock."""
         self._reading = False
+        self.scope[COMPLETE] = True  # type: ignore[typeddict-unknown-key]
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:

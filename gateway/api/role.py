@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from socket import socket
@@ -21,6 +22,7 @@ from scheduler.store.scheduler import IndexUnavailable
 _KEEP_ALIVE_S: Final = 5
 _BACKLOG: Final = 2048
 _TUNE_AGAIN_S: Final = 1.0
+_COLLECT: Final = (20_000, 20, 50)
 
 
 class _Server(uvicorn.Server):
@@ -37,6 +39,25 @@ async def serve(rt: Runtime, sockets: Sequence[socket]) -> None:
     door = Door(rt)
     door.start()
     _keep_tuned(rt)
+    with _calm_collection():
+        await _serve(rt, door, sockets)
+
+
+@contextmanager
+def _calm_collection() -> Iterator[None]:
+    """Collects garbage less often and never what was there at start: at the default a fifth of a request's CPU goes there."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+async def _serve(rt: Runtime, door: Door, sockets: Sequence[socket]) -> None:
     server = _Server(
         uvicorn.Config(
             build(rt, door),
@@ -47,6 +68,7 @@ async def serve(rt: Runtime, sockets: Sequence[socket]) -> None:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             backlog=_BACKLOG,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=max(1, int(rt.settings.drain_s)),
