@@ -67,6 +67,7 @@ class Owner:
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._broken.wait(), owners.HEARTBEAT_S)
+            self._broken.clear()
             try:
                 await self._beat()
             except STORE_ERRORS as fault:
@@ -180,4 +181,5 @@ class Owner:
                 return await question(conn)
             except STORE_ERRORS as fault:
                 _log.warning("owner_statement_failed", error=type(fault).__name__)
+                self._terminated(conn)  # until a heartbeat says otherwise
                 return None

@@ -11,8 +11,15 @@ from gateway.ledger.connect import connect
 
 STATEMENT_S: Final = 10.0
 
-# Everything that means "the ledger did not take it": the caller keeps its work and comes again.
-STORE_ERRORS: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
+# Everything that means "the ledger did not take it": the caller keeps its work and comes again. asyncpg raises
+# InternalClientError where the server ends a connection between two messages of one statement.
+STORE_ERRORS: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 
 
 class StoreLine:
