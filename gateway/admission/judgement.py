@@ -45,7 +45,9 @@ def judge(moment: Moment, request: MessageRequest, faults: list[FieldFault], pla
     """Allowed, or the first rule that says no; faults of fields come before any rule, all of them."""
     rules = tenant_rules(moment.policy, moment.tenant)
     recipient = numbering.normalise(request.to, accept_00_prefix=rules.accept_00_prefix) if request.to else None
-    faults = [*faults, *_faults_by_tenant(request, rules, recipient, place, moment.now_at)]
+    told = {fault.pointer for fault in faults}
+    by_tenant = _faults_by_tenant(request, rules, recipient, place, moment.now_at)
+    faults = [*faults, *(fault for fault in by_tenant if fault.pointer not in told)]
     if faults or recipient is None:
         return invalid(faults)
     sender = request.sender or rules.default_sender or ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,6 +17,7 @@ import pytest
 from gateway.api.role import serve
 from gateway.ledger import keys
 from gateway.ledger.keys import KeyWish
+from gateway.policy.rules.tuning import tuning_of
 from gateway.runtime import Runtime
 from gateway.settings import Settings
 
@@ -71,7 +73,7 @@ class Gateway:
     keys: dict[str, str] = field(default_factory=dict)
 
     async def call(self, method: str, path: str, tenant: str | None = "acme", **options: Any) -> Reply:
-        """One request; `key` becomes the Idempotency-Key (a fresh one for a POST of a message without it)."""
+        """One request with a tenant's key (or with the text itself as key); `key` becomes the Idempotency-Key."""
         headers = dict(options.pop("headers", {}))
         if tenant is not None:
             headers.setdefault("Authorization", f"Bearer {self.keys.get(tenant, tenant)}")
@@ -110,8 +112,6 @@ class Reply:
     @property
     def json(self) -> Any:
         """The body as JSON."""
-        import json
-
         return json.loads(self.octets)
 
     @property
@@ -133,7 +133,9 @@ async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 5.0) 
 
 
 @asynccontextmanager
-async def running(database_url: str, redis_url: str, policy: str = POLICY, **settings: Any) -> AsyncIterator[Gateway]:
+async def running(
+    database_url: str, redis_url: str, policy: str = POLICY, worker: str = "api-0", **settings: Any
+) -> AsyncIterator[Gateway]:
     """The api role on a socket of its own."""
 
     async def first(rt: Runtime) -> None:
@@ -141,7 +143,7 @@ async def running(database_url: str, redis_url: str, policy: str = POLICY, **set
 
     made = Settings(database_url=database_url, redis_url=redis_url, **settings)
     async with AsyncExitStack() as stack:
-        rt = await stack.enter_async_context(Runtime.open(made, "api", "api-0", first_policy=first))
+        rt = await stack.enter_async_context(Runtime.open(made, "api", worker, first_policy=first))
         await rt.policies.ready()
         await open_index(rt)
         listener = socket.create_server(("127.0.0.1", 0))
@@ -164,10 +166,7 @@ async def running(database_url: str, redis_url: str, policy: str = POLICY, **set
 
 async def open_index(rt: Runtime) -> None:
     """An empty index that serves, tuned to the policy."""
-    from gateway.policy.rules.tuning import tuning_of
-
-    epoch = await rt.scheduler.begin_rebuild()
-    if epoch is not None:
+    if await rt.scheduler.epoch_state() != "ready" and (epoch := await rt.scheduler.begin_rebuild()) is not None:
         await rt.scheduler.finish_rebuild(epoch)
     await rt.scheduler.tune(tuning_of(rt.policies.current))
 
