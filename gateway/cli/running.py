@@ -66,6 +66,7 @@ def run_up(**flags: Any) -> None:
     import asyncio
 
     from gateway import logs
+    from gateway.cli.terminal import foreground
     from gateway.embedded.home import DataDirectoryRefused
     from gateway.ledger.migrate import MigrationRefused
     from gateway.runtime import StartRefused
@@ -85,7 +86,8 @@ def run_up(**flags: Any) -> None:
         sys.stdout.flush()
 
     try:
-        code = asyncio.run(Supervisor(settings, say).run())
+        with foreground():
+            code = asyncio.run(Supervisor(settings, say).run())
     except (DataDirectoryRefused, AddressInUse, StartRefused, MigrationRefused) as error:
         raise Failed(str(error)) from error
     raise typer.Exit(code)

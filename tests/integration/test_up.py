@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
 import signal
+import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from http.cookiejar import CookieJar
 from pathlib import Path
 
 import pytest
 
-from tests.integration.running_gateway import RunningGateway, ask, wait_for
+from tests.integration.running_gateway import ROOT, RunningGateway, ask, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -176,3 +179,28 @@ def test_a_killed_parent_leaves_nobody_and_loses_nothing(gateway: RunningGateway
     wait_for(lambda: gateway.left_over() == [], 20, gateway.left_over)
     gateway.start()
     assert gateway.message(message["id"])["status"] in ("queued", "sending", "sent", "delivered", "unconfirmed")
+
+
+def test_ctrl_c_under_make_ends_well() -> None:
+    parent = Path(tempfile.mkdtemp(prefix="sluicegate-make-"))
+    parent.chmod(0o711)
+    makefile = parent / "Makefile"
+    command = f"exec {sys.executable} -m gateway.cli up --data-dir {parent}/data --port 0 --admin-port 0"
+    makefile.write_text(f"up:\n\t@cd {ROOT} && {command}\n")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp("make", ["make", "-f", str(makefile), "up"])
+    shown = b""
+    try:
+        while b"same data." not in shown:
+            shown += os.read(terminal, 4096)
+        os.write(terminal, b"\x03")
+        with suppress(OSError):  # the terminal's end
+            while chunk := os.read(terminal, 4096):
+                shown += chunk
+        _, status = os.waitpid(pid, 0)
+    finally:
+        os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 0, shown.decode(errors="replace")
+    assert b"***" not in shown
+    shutil.rmtree(parent, ignore_errors=True)
