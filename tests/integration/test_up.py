@@ -7,6 +7,7 @@ import os
 import pty
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import urllib.request
@@ -17,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.policy.demo import demo_policy
+from gateway.supervisor.addresses import free_port
 from tests.integration.running_gateway import ROOT, RunningGateway, ask, wait_for
 
 
@@ -204,3 +207,58 @@ def test_ctrl_c_under_make_ends_well() -> None:
     assert os.waitstatus_to_exitcode(status) == 0, shown.decode(errors="replace")
     assert b"***" not in shown
     shutil.rmtree(parent, ignore_errors=True)
+
+
+@pytest.fixture
+def own_policy() -> Iterator[tuple[RunningGateway, Path]]:
+    """`up --policy FILE` with a carrier simulator of its own."""
+    parent = Path(tempfile.mkdtemp(prefix="sluicegate-policy-"))
+    parent.chmod(0o711)
+    port = free_port()
+    carrier = subprocess.Popen(
+        [sys.executable, "-m", "gateway.cli", "carrier-sim", "--port", str(port)], cwd=ROOT, stdout=subprocess.DEVNULL
+    )
+    file = parent / "policy.yaml"
+    file.write_text(demo_policy(port))
+    running = RunningGateway(parent / "data", "--policy", str(file), "--api-workers", "2").start()
+    yield running, file
+    running.stop()
+    carrier.terminate()
+    carrier.wait(10)
+    shutil.rmtree(parent, ignore_errors=True)
+
+
+def test_the_policy_file_is_followed(own_policy: tuple[RunningGateway, Path]) -> None:
+    gateway, file = own_policy
+    message = gateway.paste()[1]
+    assert wait_for(lambda: gateway.message(message["id"])["status"] == "delivered", 20, gateway.tell)
+    assert len(gateway.healthy("api")) == 2
+    assert not any("carrier-sim" in line for line in gateway.left_over()), "the simulator is not needed here"
+
+    source = file.read_text()
+    file.write_text(source.replace("weight: 1,", "weight: 3,", 1))
+    wait_for(lambda: all_use(gateway, 2), 8, gateway.tell)
+    file.write_text("classes: nonsense\n")
+    wait_for(lambda: "nonsense" in gateway.tell() or "classes" in gateway.tell(), 8, gateway.tell)
+    assert gateway.status()["policy_version"] == 2
+
+    # Every role reads the file again on SIGHUP, and all of them together make one version of it.
+    file.write_text(source.replace("weight: 1,", "weight: 4,", 1))
+    gateway.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: all_use(gateway, 3), 8, gateway.tell)
+    role = next(one["pid"] for one in gateway.status()["processes"] if one["role"] == "egress")
+    file.write_text(source.replace("weight: 1,", "weight: 5,", 1))
+    os.kill(role, signal.SIGHUP)
+    wait_for(lambda: all_use(gateway, 4), 8, gateway.tell)
+
+    # A restart keeps a rollback: the file's content was applied before.
+    assert gateway.command("policy", "rollback", "1").returncode == 0
+    wait_for(lambda: all_use(gateway, 5), 8, gateway.tell)
+    assert gateway.stop() == 0
+    gateway.start()
+    assert all_use(gateway, 5)
+
+
+def all_use(gateway: RunningGateway, version: int) -> bool:
+    """Whether every process uses exactly this version."""
+    return {one["policy_version"] for one in gateway.status()["processes"]} == {version}
