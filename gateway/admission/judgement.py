@@ -46,6 +46,8 @@ def judge(moment: Moment, request: MessageRequest, faults: list[FieldFault], pla
     rules = tenant_rules(moment.policy, moment.tenant)
     recipient = numbering.normalise(request.to, accept_00_prefix=rules.accept_00_prefix) if request.to else None
     told = {fault.pointer for fault in faults}
+    if place.pointer in told:
+        return invalid(faults)  # not even an object
     by_tenant = _faults_by_tenant(request, rules, recipient, place, moment.now_at)
     faults = [*faults, *(fault for fault in by_tenant if fault.pointer not in told)]
     if faults or recipient is None:

@@ -1,0 +1,85 @@
+"""Numbers and senders as tenants write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.admission import numbering, senders
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("+447700900123", "+447700900123"),
+        ("+44 7700-900.123", "+447700900123"),
+        ("+44 (7700) [900123]", "+447700900123"),
+        ("+393331234567", "+393331234567"),
+        ("+15551234567", "+15551234567"),
+        ("+88213123456", "+88213123456"),  # shared by no country
+        ("447700900123", None),
+        ("00447700900123", None),
+        ("+44(0)7700900123", None),  # the national 0 is not part of the number
+        ("+4477009", None),
+        ("+1234567890123456", None),
+        ("+0447700900123", None),
+        ("++447700900123", None),
+        ("+44+7700900123", None),
+        ("+44\t7700900123", None),
+        ("+44\u00a07700900123", None),
+        ("+\u0664\u0664\u0667\u0667\u0660\u0660\u0669\u0660\u0660\u0661\u0662\u0663", None),
+        ("+４４７７００９００１２３", None),
+        ("+999123456789", None),
+        ("+44770090abc1", None),
+        ("+", None),
+        ("", None),
+    ],
+)
+def test_numbers(text: str, number: str | None) -> None:
+    assert numbering.normalise(text) == number
+
+
+def test_00_stands_for_plus_only_where_allowed() -> None:
+    assert numbering.normalise("0044 7700 900123", accept_00_prefix=True) == "+447700900123"
+    assert numbering.normalise("+0044 7700 900123", accept_00_prefix=True) is None
+    assert numbering.normalise("011447700900123", accept_00_prefix=True) is None
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_number_or_not(text: str) -> None:
+    number = numbering.normalise(text, accept_00_prefix=True)
+    assert number is None or (number.isascii() and number[0] == "+" and number[1:].isdigit())
+    if number is not None:
+        assert numbering.normalise(number) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "sender", "kind"),
+    [
+        ("ACME", "ACME", senders.ALPHANUMERIC),
+        ("A & B_c-d.1", "A & B_c-d.1", senders.ALPHANUMERIC),
+        ("ACMEBANKING", "ACMEBANKING", senders.ALPHANUMERIC),
+        ("60070", "60070", senders.NUMERIC),
+        ("123", "123", senders.NUMERIC),
+        ("123456789012345", "123456789012345", senders.NUMERIC),
+        ("+44 7700 900123", "+447700900123", senders.INTERNATIONAL),
+        ("ACMEBANKINGS", None, ""),
+        ("ÄCME", None, ""),
+        ("ACME!", None, ""),
+        (" ACME", None, ""),
+        ("ACME ", None, ""),
+        ("", None, ""),
+        ("  ", None, ""),
+        ("12", None, ""),
+        ("1234567890123456", None, ""),
+        ("+12", None, ""),
+        ("--", None, ""),
+        ("A\x00B", None, ""),
+        ("\u0661\u0662\u0663", None, ""),
+    ],
+)
+def test_senders(text: str, sender: str | None, kind: str) -> None:
+    assert senders.normalise(text) == sender
+    if sender is not None:
+        assert senders.kind_of(sender) == kind
