@@ -64,10 +64,7 @@ def all_refused(problems: Sequence[Problem]) -> Problem:
     (with the largest Retry-After), else 422; always with `results[]`."""
     statuses = {problem.status for problem in problems}
     codes = {problem.code for problem in problems}
-    if len(statuses) == 1:
-        status = statuses.pop()
-    else:
-        status = 503 if statuses & _REPEATABLE else 422
+    status = statuses.pop() if len(statuses) == 1 else 503 if statuses & _REPEATABLE else 422
     waits = [problem.retry_after_s for problem in problems if problem.retry_after_s is not None]
     return Problem(
         codes.pop() if len(codes) == 1 else "batch.refused",

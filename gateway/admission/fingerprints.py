@@ -1,6 +1,6 @@
 """Whether two bodies ask for the same: compared as parsed fields, never as octets (contract section 2, same key).
 
-The fingerprint is keyed, because a body holds guessable things (a number, a six-digit code) and the fingerprint is kept.
+The fingerprint is keyed: a body holds guessable things (a number, a six-digit code), and the fingerprint is kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Daily caps: accepted segments per tenant and UTC day (contract section 2, `quota.daily`).
 
-The ledger counts in a row per (tenant, day, writer), never in one hot row; a door adds what others counted, read at most
-every quarter of a second, to what it promised itself. One door is exact; several may overshoot by that quarter second.
+The ledger counts in a row per (tenant, day, writer), never in one hot row; a door adds what others counted, read at
+most every quarter of a second, to what it promised itself. One door is exact; several may overshoot by that quarter
+second.
 """
 
 from __future__ import annotations

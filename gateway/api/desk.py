@@ -122,7 +122,7 @@ class Desk:
 
     def moment(self, policy: Policy, tenant: TenantRef) -> Moment:
         """What one decision is made from."""
-        return Moment(policy, tenant.name, self.rt.clock.now_at(), self.rt.pepper, random.random())  # noqa: S311 - a draw by weight, no secret
+        return Moment(policy, tenant.name, self.rt.clock.now_at(), self.rt.pepper, random.random())
 
     async def toll(self, tenant: TenantRef, rules: Tenant, cost: int) -> Grant | None:
         """Takes the door's rate; None where Redis does not answer."""

@@ -19,7 +19,8 @@ code,pre{font:14px/1.5 ui-monospace,monospace;background:#f2f4f7;border-radius:4
 pre{padding:1rem;overflow:auto}table{border-collapse:collapse;width:100%;margin:.5rem 0 1.5rem}
 th,td{text-align:left;vertical-align:top;padding:.35rem .6rem;border-bottom:1px solid #dde}
 .method{display:inline-block;min-width:3.2rem;font-weight:700;color:#0b5}.kind{color:#567;font-size:.9em}
-@media(prefers-color-scheme:dark){body{background:#15181c;color:#e6e8eb}code,pre{background:#23272e}th,td{border-color:#333}}
+@media(prefers-color-scheme:dark){
+body{background:#15181c;color:#e6e8eb}code,pre{background:#23272e}th,td{border-color:#333}}
 """
 _EXAMPLE: Final = """curl -X POST http://127.0.0.1:8080/v1/messages \\
   -H 'Authorization: Bearer sg_...' -H 'Idempotency-Key: order-4711' -H 'Content-Type: application/json' \\
@@ -43,8 +44,9 @@ def page(document: dict[str, Any]) -> str:
         f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<title>{title} API</title><style>{_STYLE}</style>"
         f"<h1>{title} API</h1><p>{escape(info['description'])}</p>"
-        f"<p>Send <code>Authorization: Bearer &lt;key&gt;</code> with every call. The machine-readable form of this page is "
-        f"<a href=openapi.json>openapi.json</a>.</p><pre>{escape(_EXAMPLE)}</pre>"
+        f"<p>Send <code>Authorization: Bearer &lt;key&gt;</code> with every call. "
+        f"The machine-readable form of this page is <a href=openapi.json>openapi.json</a>.</p>"
+        f"<pre>{escape(_EXAMPLE)}</pre>"
         f"{''.join(calls)}<h2>Objects</h2>{''.join(schemas)}</html>"
     )
 
@@ -52,7 +54,8 @@ def page(document: dict[str, Any]) -> str:
 def _call(method: str, path: str, call: dict[str, Any]) -> str:
     parts = [
         f"<h2 id={call['operationId']}>{escape(call['summary'])}</h2>",
-        f"<p><span class=method>{method.upper()}</span> <code>{escape(path)}</code></p><p>{_text(call['description'])}</p>",
+        f"<p><span class=method>{method.upper()}</span> <code>{escape(path)}</code></p>",
+        f"<p>{_text(call['description'])}</p>",
     ]
     if call.get("parameters"):
         rows = [(p["name"], p["in"], _kind(p["schema"]), p.get("description", "")) for p in call["parameters"]]

@@ -1,8 +1,9 @@
-"""The door's rate: messages per second of a tenant, over all its keys and all workers (contract section 2, `quota.rate`).
+"""The door's rate: messages per second of a tenant over all keys and workers (contract section 2, `quota.rate`).
 
 One bucket per tenant in Redis, kept as the time at which it will be full again (GCRA), so that all workers share it.
-A busy worker takes a little in advance (a tenth of a second's worth) and gives back what it did not use: never more passes
-than agreed, and not every request costs a question. Unlike the carriers' limits a missing bucket reads as full: nothing is owed for requests that a restart forgot.
+A busy worker takes a little in advance (a tenth of a second's worth) and gives back what it did not use: never more
+passes than agreed, and not every request costs a question. Unlike the carriers' limits a missing bucket reads as full:
+nothing is owed for requests that a restart forgot.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from gateway.policy.rules.snapshot import Limit
 REDIS_S: Final = 0.25
 _TOLLS_MAX: Final = 500
 
-# KEYS: one per tenant. ARGV per tenant: rate per s, burst, what is given back, number of tolls, then per toll its cost and
-# what is wished in advance. Answers per toll: allowed, taken in advance, what is left, ms until this cost fits, ms until the
-# bucket is full.
+# KEYS: one per tenant. ARGV per tenant: rate per s, burst, what is given back, number of tolls, then per toll its cost
+# and what is wished in advance. Answers per toll: allowed, taken in advance, what is left, ms until this cost fits, ms
+# until the bucket is full.
 _SCRIPT: Final = """
 local t = redis.call('TIME')
 local now = t[1] * 1000 + t[2] / 1000
 local out, at = {}, 1
 for i = 1, #KEYS do
-  local rate, burst, back, n = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local rate, burst = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  local back, n = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
   at = at + 4
   local per, depth = 1000 / rate, burst * 1000 / rate
   local full = tonumber(redis.call('GET', KEYS[i]) or now) - back * per
@@ -184,7 +186,7 @@ class DoorRate:
                 return list(await self._redis.evalsha(self._sha, len(keys), *keys, *arguments))
             except NoScriptError:
                 pass
-        loaded = await self._redis.script_load(_SCRIPT)
+        loaded: Any = await self._redis.script_load(_SCRIPT)
         self._sha = loaded.decode("ascii") if isinstance(loaded, bytes) else str(loaded)
         return list(await self._redis.evalsha(self._sha, len(keys), *keys, *arguments))
 

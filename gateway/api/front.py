@@ -1,7 +1,7 @@
 """What every request passes first (contract section 2; reliability section 5, lines 13-18): pure ASGI.
 
-A request id; a bound on requests at work; no compressed bodies; a bound on received octets, chunked or not; a deadline for
-the whole request; and a problem instead of a stack trace.
+A request id; a bound on requests at work; no compressed bodies; a bound on received octets, chunked or not; a deadline
+for the whole request; and a problem instead of a stack trace.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Front:
 
         try:
             await self._app(scope, _given(scope), watch)  # type: ignore[arg-type]
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets a problem and not a stack
+        except Exception as error:
             _log.error("request_failed", request_id=scope[REQUEST_ID].decode("ascii"), exc_info=error)
             if started:
                 raise

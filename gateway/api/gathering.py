@@ -63,7 +63,7 @@ class Gatherer(Generic[Item, Result]):
             batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
             try:
                 results = await self._ask([item for item, _ in batch])
-            except Exception as error:  # noqa: BLE001 - it belongs to those who asked
+            except Exception as error:
                 for _, future in batch:
                     if not future.done():
                         future.set_exception(error)

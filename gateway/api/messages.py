@@ -1,4 +1,4 @@
-"""The calls on messages (contract section 2): submit, batch, one, list, cancel. Each takes an exchange, gives an answer."""
+"""The calls on messages (contract section 2): submit, batch, one, list, cancel; from an exchange to an answer."""
 
 from __future__ import annotations
 

@@ -22,11 +22,27 @@ _EVERYWHERE: Final = (
 )
 _BODY: Final = ("request.malformed", "request.invalid", "request.too_large", "request.encoding")
 _SEND: Final = (
-    *_BODY, "idempotency.missing", "idempotency.malformed", "idempotency.conflict", "idempotency.in_progress", "quota.rate",
-    "quota.daily", "quota.backlog", "capacity.class_budget_exceeded", "capacity.infeasible_deadline", "route.none",
-    "policy.max_segments", "policy.destination", "policy.sender", "policy.class", "policy.content", "policy.ttl",
-    "policy.tlvs", "policy.opted_out", "policy.no_consent",
-)  # fmt: skip
+    *_BODY,
+    "idempotency.missing",
+    "idempotency.malformed",
+    "idempotency.conflict",
+    "idempotency.in_progress",
+    "quota.rate",
+    "quota.daily",
+    "quota.backlog",
+    "capacity.class_budget_exceeded",
+    "capacity.infeasible_deadline",
+    "route.none",
+    "policy.max_segments",
+    "policy.destination",
+    "policy.sender",
+    "policy.class",
+    "policy.content",
+    "policy.ttl",
+    "policy.tlvs",
+    "policy.opted_out",
+    "policy.no_consent",
+)
 _HEADERS: Final[Schema] = {
     "X-Request-Id": {"description": "Names this request in the logs.", "schema": {"type": "string"}},
 }
@@ -44,10 +60,19 @@ _RETRY_AFTER: Final[Schema] = {
     "schema": {"type": "integer", "minimum": 1},
 }
 _STATUS_TEXT: Final = {
-    400: "Malformed", 401: "No valid key", 403: "The key does not allow this", 404: "No such object", 408: "Too slow",
-    409: "Conflict", 413: "Too large", 415: "Compressed", 422: "Refused for good", 429: "Slow down", 500: "Our fault",
+    400: "Malformed",
+    401: "No valid key",
+    403: "The key does not allow this",
+    404: "No such object",
+    408: "Too slow",
+    409: "Conflict",
+    413: "Too large",
+    415: "Compressed",
+    422: "Refused for good",
+    429: "Slow down",
+    500: "Our fault",
     503: "Not now; repeat with the same Idempotency-Key",
-}  # fmt: skip
+}
 
 
 def document() -> dict[str, Any]:
@@ -100,7 +125,8 @@ def _batch() -> Schema:
     return {
         "operationId": "submitBatch",
         "summary": "Submit up to 1,000 messages under one key",
-        "description": "Needs the scope `send`. Answered 202 when at least one was accepted; a refused one can be sent again in a call with a new key.",
+        "description": "Needs the scope `send`. Answered 202 when at least one was accepted; a refused one can be sent "
+        "again in a call with a new key.",
         "parameters": [_KEY],
         "requestBody": _takes("BatchRequest"),
         "responses": {
@@ -144,7 +170,8 @@ def _cancel() -> Schema:
     return {
         "operationId": "cancelMessage",
         "summary": "Cancel a message that waits",
-        "description": "Needs the scope `send`. Works while the message is `queued` or `scheduled` and nothing of it is in doubt.",
+        "description": "Needs the scope `send`. Works while the message is `queued` or `scheduled` and nothing of it is "
+        "in doubt.",
         "parameters": [_ID],
         "responses": {
             "200": _gives("MessageWithHistory", "Canceled: it will never be submitted.", {}),

@@ -6,17 +6,18 @@ Headers have a deadline and a size; a body that nobody reads any more is cut off
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gateway.admission.problems import Problem
+from gateway.admission.problems import MEDIA_TYPE, Problem
 
 BEGUN_MONO: Final = "sluicegate.begun_mono"
 COMPLETE: Final = "sluicegate.complete"
 HEADERS_MAX: Final = 32 * 1024
 REQUEST_S: Final = 10.0
-_REASONS: Final = {400: b"Bad Request", 408: b"Request Timeout"}
+_REASONS: Final = {400: "Bad Request", 408: "Request Timeout"}
 
 
 class Cork:
@@ -125,8 +126,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _refuse(self, problem: Problem) -> None:
         body = problem.body()
-        head = b"HTTP/1.1 %d %s\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self.transport.write(head % (problem.status, _REASONS[problem.status], len(body)) + body)
+        head = (
+            f"HTTP/1.1 {problem.status} {_REASONS[problem.status]}\r\ncontent-type: {MEDIA_TYPE}\r\n"
+            f"content-length: {len(body)}\r\nx-request-id: {secrets.token_hex(8)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode("ascii") + body)
         self.transport.close()
 
     def _stop_timer(self) -> None:

@@ -45,7 +45,7 @@ async def serve(rt: Runtime, sockets: Sequence[socket]) -> None:
 
 @contextmanager
 def _calm_collection() -> Iterator[None]:
-    """Collects garbage less often and never what was there at start: at the default a fifth of a request's CPU goes there."""
+    """Collects garbage less often, and never what was there at start: else a fifth of a request's CPU goes there."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()

@@ -33,44 +33,110 @@ _FIELDS: Final[Schema] = {
         "description": "The recipient in E.164 form with `+`; spaces, dots, brackets and hyphens are dropped.",
         "examples": ["+393331234567"],
     },
-    "from": nullable({
+    "from": nullable(
+        {
+            "type": "string",
+            "description": "A name of up to 11 letters, digits, space, `-`, `_`, `.`, `&`; a short code; or a number. "
+            "The tenant's default when absent.",
+            "examples": ["ACME"],
+        }
+    ),
+    "text": {
         "type": "string",
-        "description": "A name of up to 11 letters, digits, space, `-`, `_`, `.`, `&`; a short code; or a number. The tenant's default when absent.",
-        "examples": ["ACME"],
-    }),
-    "text": {"type": "string", "minLength": 1, "description": "The text; not blank, no control characters but line ends."},
+        "minLength": 1,
+        "description": "The text; not blank, no control characters but line ends.",
+    },
     "class": nullable(_CLASS | {"description": "The class of traffic; the tenant's default when absent."}),
-    "ttl": nullable({
-        "type": "integer", "minimum": 1, "maximum": fields.TTL_S_MAX,
-        "description": "For how many seconds the message is useful. Excludes `expires_at`.",
-    }),
+    "ttl": nullable(
+        {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": fields.TTL_S_MAX,
+            "description": "For how many seconds the message is useful. Excludes `expires_at`.",
+        }
+    ),
     "expires_at": nullable(_INSTANT | {"description": "Until when the message is useful. Excludes `ttl`."}),
     "send_at": nullable(_INSTANT | {"description": "Not before this moment, up to 35 days ahead."}),
-    "application": nullable({"type": "string", "minLength": 1, "maxLength": fields.NAME_MAX, "description": "Campaign or app inside the tenant."}),
-    "client_ref": nullable({"type": "string", "minLength": 1, "maxLength": fields.CLIENT_REF_MAX, "description": "A reference of your own."}),
-    "metadata": nullable({
-        "type": "object", "maxProperties": fields.METADATA_MAX, "description": "Echoed.",
-        "additionalProperties": {"type": "string", "maxLength": fields.METADATA_VALUE_MAX},
-    }),
-    "callback_url": nullable({"type": "string", "format": "uri", "maxLength": fields.URL_MAX, "description": "Where the events of this message go."}),
+    "application": nullable(
+        {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": fields.NAME_MAX,
+            "description": "Campaign or app inside the tenant.",
+        }
+    ),
+    "client_ref": nullable(
+        {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": fields.CLIENT_REF_MAX,
+            "description": "A reference of your own.",
+        }
+    ),
+    "metadata": nullable(
+        {
+            "type": "object",
+            "maxProperties": fields.METADATA_MAX,
+            "description": "Echoed.",
+            "additionalProperties": {"type": "string", "maxLength": fields.METADATA_VALUE_MAX},
+        }
+    ),
+    "callback_url": nullable(
+        {
+            "type": "string",
+            "format": "uri",
+            "maxLength": fields.URL_MAX,
+            "description": "Where the events of this message go.",
+        }
+    ),
     "encoding": nullable({"type": "string", "enum": list(fields.ENCODINGS), "default": "auto"}),
-    "transliterate": nullable({"type": "boolean", "default": False, "description": "Whether letters may be replaced by similar ones of the GSM alphabet."}),
-    "max_segments": nullable({"type": "integer", "minimum": 1, "maximum": fields.SEGMENTS_MAX, "default": fields.SEGMENTS_DEFAULT}),
-    "tlvs": nullable({
-        "type": "object", "maxProperties": fields.TLVS_MAX, "description": "Optional parameters of the carrier that the policy allows.",
-        "additionalProperties": {"anyOf": [_STRING | {"maxLength": fields.TLV_VALUE_MAX}, {"type": "integer", "minimum": 0}]},
-    }),
-}  # fmt: skip
+    "transliterate": nullable(
+        {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether letters may be replaced by similar ones of the GSM alphabet.",
+        }
+    ),
+    "max_segments": nullable(
+        {"type": "integer", "minimum": 1, "maximum": fields.SEGMENTS_MAX, "default": fields.SEGMENTS_DEFAULT}
+    ),
+    "tlvs": nullable(
+        {
+            "type": "object",
+            "maxProperties": fields.TLVS_MAX,
+            "description": "Optional parameters of the carrier that the policy allows.",
+            "additionalProperties": {
+                "anyOf": [_STRING | {"maxLength": fields.TLV_VALUE_MAX}, {"type": "integer", "minimum": 0}]
+            },
+        }
+    ),
+}
 
 _DELIVERY: Final[Schema] = {
     "type": "object",
     "description": "The carrier's word.",
     "properties": {
-        "state": {"type": "string", "enum": ["enroute", "accepted", "delivered", "undeliverable", "expired", "deleted", "rejected", "unknown", "skipped"]},
-        "provider": _STRING, "error_code": nullable(_STRING), "done_at": nullable(_INSTANT), "received_at": _INSTANT,
+        "state": {
+            "type": "string",
+            "enum": [
+                "enroute",
+                "accepted",
+                "delivered",
+                "undeliverable",
+                "expired",
+                "deleted",
+                "rejected",
+                "unknown",
+                "skipped",
+            ],
+        },
+        "provider": _STRING,
+        "error_code": nullable(_STRING),
+        "done_at": nullable(_INSTANT),
+        "received_at": _INSTANT,
         "conflict": {"type": "boolean"},
     },
-}  # fmt: skip
+}
 _MESSAGE_FIELDS: Final[Schema] = {
     "id": {"type": "string", "pattern": "^msg_[0-9a-f]{32}$"},
     "status": {"type": "string", "enum": sorted(states.ALL)},
@@ -118,13 +184,25 @@ _EVENT: Final[Schema] = {
         "type": {
             "type": "string",
             "enum": [
-                "accepted", "deferred", "released", "claimed", "submitted", "refused", "unconfirmed", "resent", "receipt",
-                "corrected", "expired", "canceled", "suppressed", "failed",
+                "accepted",
+                "deferred",
+                "released",
+                "claimed",
+                "submitted",
+                "refused",
+                "unconfirmed",
+                "resent",
+                "receipt",
+                "corrected",
+                "expired",
+                "canceled",
+                "suppressed",
+                "failed",
             ],
         },
         "cause": nullable(_STRING),
     },
-}  # fmt: skip
+}
 _PART: Final[Schema] = {
     "type": "object",
     "properties": {
@@ -135,18 +213,29 @@ _PART: Final[Schema] = {
 }
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "MessageRequest": {"type": "object", "additionalProperties": False, "required": ["to", "text"], "properties": _FIELDS},
+    "MessageRequest": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["to", "text"],
+        "properties": _FIELDS,
+    },
     "BatchRequest": {
         "type": "object",
         "additionalProperties": False,
         "required": ["messages"],
         "properties": {
-            "defaults": nullable({
-                "type": "object", "additionalProperties": False, "properties": _FIELDS,
-                "description": "Fields for every message that does not give them itself.",
-            }),
+            "defaults": nullable(
+                {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": _FIELDS,
+                    "description": "Fields for every message that does not give them itself.",
+                }
+            ),
             "messages": {
-                "type": "array", "minItems": 1, "maxItems": batch.MESSAGES_MAX,
+                "type": "array",
+                "minItems": 1,
+                "maxItems": batch.MESSAGES_MAX,
                 "items": {"type": "object", "additionalProperties": False, "properties": _FIELDS},
             },
         },
@@ -181,7 +270,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 "items": {
                     "type": "object",
                     "required": ["status"],
-                    "properties": {"status": {"type": "integer"}, "message": reference("Message"), "problem": reference("Problem")},
+                    "properties": {
+                        "status": {"type": "integer"},
+                        "message": reference("Message"),
+                        "problem": reference("Problem"),
+                    },
                 },
             }
         },
@@ -192,9 +285,18 @@ SCHEMAS: Final[dict[str, Schema]] = {
         "properties": {
             "verdict": {"type": "string", "enum": ["accept", "defer", "refuse", "slow_down"]},
             "status": nullable({"type": "string", "enum": [states.QUEUED, states.SCHEDULED]}),
-            "class": _CLASS, "to": _STRING, "from": _STRING, "segments": _WHOLE, "encoding": _STRING, "route": _STRING,
-            "predicted_wait_ms": _WHOLE, "queue_age_ms": _WHOLE, "not_before": nullable(_INSTANT), "submit_by": _INSTANT,
-            "expires_at": _INSTANT, "problem": reference("Problem"),
+            "class": _CLASS,
+            "to": _STRING,
+            "from": _STRING,
+            "segments": _WHOLE,
+            "encoding": _STRING,
+            "route": _STRING,
+            "predicted_wait_ms": _WHOLE,
+            "queue_age_ms": _WHOLE,
+            "not_before": nullable(_INSTANT),
+            "submit_by": _INSTANT,
+            "expires_at": _INSTANT,
+            "problem": reference("Problem"),
         },
     },
     "Problem": {
@@ -212,15 +314,21 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 "items": {
                     "type": "object",
                     "required": ["pointer", "message"],
-                    "properties": {"pointer": _STRING | {"description": "JSON Pointer (RFC 6901)."}, "message": _STRING},
+                    "properties": {
+                        "pointer": _STRING | {"description": "JSON Pointer (RFC 6901)."},
+                        "message": _STRING,
+                    },
                 },
             },
             "retry_after_s": _WHOLE,
             "class": _STRING,
             "scope": {"type": "object", "properties": {"kind": _STRING, "name": _STRING}},
             "cause": {"type": "string", "enum": ["wait", "age", "paused"]},
-            "queue_age_ms": _WHOLE, "predicted_wait_ms": _WHOLE, "wait_budget_ms": _WHOLE, "door_limit_ms": _WHOLE,
+            "queue_age_ms": _WHOLE,
+            "predicted_wait_ms": _WHOLE,
+            "wait_budget_ms": _WHOLE,
+            "door_limit_ms": _WHOLE,
             "results": {"type": "array", "items": {"type": "object"}},
         },
     },
-}  # fmt: skip
+}

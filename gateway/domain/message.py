@@ -12,7 +12,7 @@ from typing import Any, Final
 from gateway.domain import ids, states
 from gateway.domain.folding import Fact, fold
 
-# attempts.outcome -> type of the event at outcome_at. What is not here (accepted, given_back, closed) tells nothing new.
+# attempts.outcome -> type of the event at outcome_at; others (accepted, given_back, closed) tell nothing new.
 _EVENT_OF_OUTCOME: Final[Mapping[str, str]] = {
     "throttled": "refused",
     "later": "refused",
@@ -130,8 +130,8 @@ def timeline(row: Mapping[str, Any], history: History) -> list[dict[str, Any]]:
 def parts(row: Mapping[str, Any], accepted: Iterable[int], history: History) -> list[dict[str, Any]]:
     """The `parts[]` of a message that is parted: what our side and the network say of each.
 
-    `accepted` are the parts that a carrier accepted. A part's status is `waiting`, `unconfirmed`, `sent`, `delivered` or
-    `undelivered`; a part in doubt stays so until an answer or a receipt resolves it.
+    `accepted` are the parts that a carrier accepted. A part's status is `waiting`, `unconfirmed`, `sent`, `delivered`
+    or `undelivered`; a part in doubt stays so until an answer or a receipt resolves it.
     """
     if row["segments"] < 2:
         return []

@@ -42,7 +42,8 @@ _BACK_OFF_S = 0.1
 KEEP: Final = """
 WITH asked AS MATERIALIZED (
     SELECT * FROM json_to_recordset($1::text::json)
-           AS c (n int, tenant_id int, endpoint text, key text, token bigint, fingerprint text, answer text, keep_until bigint)
+           AS c (n int, tenant_id int, endpoint text, key text, token bigint, fingerprint text, answer text,
+                 keep_until bigint)
 ), locked AS MATERIALIZED (
     SELECT * FROM asked WHERE pg_try_advisory_xact_lock(token)
 ), won AS (
@@ -55,9 +56,9 @@ WITH asked AS MATERIALIZED (
     SELECT l.n FROM locked l JOIN won w ON w.tenant_id = l.tenant_id AND w.endpoint = l.endpoint AND w.key = l.key
 ), fresh AS MATERIALIZED (
     SELECT r.* FROM json_to_recordset($2::text::json)
-           AS r (n int, day date, id uuid, tenant_id int, class text, status text, recipient text, sender text, body text,
-                 encoding text, segments smallint, application text, client_ref text, extras jsonb, route text,
-                 provider text, created_at bigint, not_before bigint, submit_by bigint, expires_at bigint,
+           AS r (n int, day date, id uuid, tenant_id int, class text, status text, recipient text, sender text,
+                 body text, encoding text, segments smallint, application text, client_ref text, extras jsonb,
+                 route text, provider text, created_at bigint, not_before bigint, submit_by bigint, expires_at bigint,
                  predicted_wait_ms int, policy_version int, due_kind text)
       JOIN winners w ON w.n = r.n
 ), stored AS (
@@ -135,7 +136,7 @@ class Acceptance:
         self._stopping = False
 
     async def keep(self, call: Call) -> str:
-        """`won` once the call is durable; `lost`: the key has an answer already; `busy`: it is being worked on elsewhere.
+        """`won` once the call is durable; `lost`: the key has an answer already; `busy`: someone else is at it.
 
         Raises LedgerUnavailable or LedgerOverloaded.
         """

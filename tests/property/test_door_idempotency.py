@@ -42,7 +42,9 @@ async def test_what_one_tenant_does_never_shows_in_what_another_gets(database_ur
         mine: list[str] = []
         for n in range(40):
             tenant = chance.choice(("acme", "other"))
-            reply = await door.send({"to": "+447700900123", "from": tenant.upper(), "text": f"{n}"}, tenant, key=f"k{n % 7}")
+            reply = await door.send(
+                {"to": "+447700900123", "from": tenant.upper(), "text": f"{n}"}, tenant, key=f"k{n % 7}"
+            )
             if tenant == "acme" and reply.status == 202 and "idempotent-replayed" not in reply.headers:
                 mine.append(reply.json["id"])
             if reply.status == 202:

@@ -44,12 +44,16 @@ async def test_frames_that_are_wrong(gateway: Gateway) -> None:
     ]:
         reply = await batch(gateway, body)
         assert (reply.status, reply.code, reply.pointers) == (422, "request.invalid", [pointer])
-    assert (await gateway.call("POST", "/v1/messages/batch", json={"messages": [MESSAGE]})).code == "idempotency.missing"
+    assert (
+        await gateway.call("POST", "/v1/messages/batch", json={"messages": [MESSAGE]})
+    ).code == "idempotency.missing"
     assert await gateway.count("idempotency") == 0
 
 
 async def test_faults_of_the_defaults_point_at_the_defaults(gateway: Gateway) -> None:
-    reply = await batch(gateway, {"defaults": {"from": "A" * 12, "text": "hi"}, "messages": [{"to": "+447700900123"}, 5]})
+    reply = await batch(
+        gateway, {"defaults": {"from": "A" * 12, "text": "hi"}, "messages": [{"to": "+447700900123"}, 5]}
+    )
     assert (reply.status, reply.code) == (422, "request.invalid")
     results = reply.json["results"]
     assert [error["pointer"] for error in results[0]["problem"]["errors"]] == ["/defaults/from"]

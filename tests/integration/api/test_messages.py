@@ -96,7 +96,17 @@ async def test_wrong_filters_and_foreign_cursors_are_refused(gateway: Gateway) -
         await gateway.send(MESSAGE)
     cursor = (await gateway.call("GET", "/v1/messages?limit=1")).json["next_cursor"]
     assert (await gateway.call("GET", f"/v1/messages?cursor={cursor}", "other")).pointers == ["/cursor"]
-    for query in ("limit=0", "limit=x", "status=lost", "class=x", "to=12", "created_after=now", "cursor=%00", "x=1", "limit=1&limit=2"):
+    for query in (
+        "limit=0",
+        "limit=x",
+        "status=lost",
+        "class=x",
+        "to=12",
+        "created_after=now",
+        "cursor=%00",
+        "x=1",
+        "limit=1&limit=2",
+    ):
         reply = await gateway.call("GET", f"/v1/messages?{query}")
         assert (query, reply.status, reply.code) == (query, 422, "request.invalid")
 
@@ -106,12 +116,14 @@ async def test_parts_and_timeline_of_a_long_message(gateway: Gateway) -> None:
     row = await gateway.rt.pool.fetchrow("SELECT day, id, created_at FROM messages")
     at = row["created_at"]
     await gateway.rt.pool.execute(
-        "INSERT INTO attempts (day, id, slot, kind, provider, session, claimed_at, written_at, outcome, outcome_at, parts)"
+        "INSERT INTO attempts (day, id, slot, kind, provider, session, claimed_at, written_at, outcome, outcome_at,"
+        " parts)"
         " VALUES ($1, $2, 0, 'submit', 'simulator', 'sim-1', $3, $4, 'accepted', $5, $6)",
         row["day"], row["id"], at + 1, at + 2, at + 3, {"accepted": [1, 2]},
     )  # fmt: skip
     await gateway.rt.pool.execute(
-        "INSERT INTO receipts (provider, digest, session, received_at, state, raw, day, message_id, slot, part, done_at)"
+        "INSERT INTO receipts (provider, digest, session, received_at, state, raw, day, message_id, slot, part,"
+        " done_at)"
         " VALUES ('simulator', $4, 'sim-1', $3, 'delivered', '', $1, $2, 0, 1, $3)",
         row["day"], row["id"], at + 4, uuid4().bytes,
     )  # fmt: skip

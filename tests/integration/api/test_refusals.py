@@ -88,7 +88,13 @@ async def test_keys_scopes_and_addresses(gateway: Gateway) -> None:
         reply = await gateway.call("GET", "/v1/messages", wrong)
         assert (reply.status, reply.code) == (401, "auth.required")
         assert reply.headers["www-authenticate"] == "Bearer"
-    expected = {"reader": (200, 403), "sender": (403, 202), "elsewhere": (403, 403), "home": (200, 202), "operator": (403, 403)}
+    expected = {
+        "reader": (200, 403),
+        "sender": (403, 202),
+        "elsewhere": (403, 403),
+        "home": (200, 202),
+        "operator": (403, 403),
+    }
     for name, (reading, sending) in expected.items():
         assert (await gateway.call("GET", "/v1/messages", name)).status == reading
         assert (await gateway.send(MESSAGE, name)).status == sending
@@ -242,7 +248,12 @@ async def test_a_dry_run_keeps_nothing_and_needs_no_key(gateway: Gateway) -> Non
 
 async def test_openapi_and_docs_need_no_key_and_no_other_host(gateway: Gateway) -> None:
     described = (await gateway.call("GET", "/openapi.json", None)).json
-    assert set(described["paths"]) == {"/v1/messages", "/v1/messages/batch", "/v1/messages/{id}", "/v1/messages/{id}/cancel"}
+    assert set(described["paths"]) == {
+        "/v1/messages",
+        "/v1/messages/batch",
+        "/v1/messages/{id}",
+        "/v1/messages/{id}/cancel",
+    }
     page = await gateway.call("GET", "/docs", None)
     assert page.status == 200
     assert page.headers["content-type"].startswith("text/html")

@@ -1,4 +1,4 @@
-"""When a store is slow, away or cut off in the middle: 503 in time, and the same key finds out (I7, I8; design section 2)."""
+"""When a store is slow, away or cut off: 503 in time, and the same key finds out (I7, I8; design section 2)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ async def test_an_index_that_is_being_rebuilt_means_503(gateway: Gateway) -> Non
     assert await gateway.count() == 1
 
 
-async def test_a_commit_that_hangs_is_answered_503_and_the_key_stays_usable(gateway: Gateway, database_url: str) -> None:
+async def test_a_commit_that_hangs_is_answered_503_and_the_key_stays_usable(
+    gateway: Gateway, database_url: str
+) -> None:
     async with locked(database_url, "messages"):
         began = time.monotonic()
         refused = await gateway.send(MESSAGE, key="hangs")
@@ -71,7 +73,9 @@ async def test_a_commit_that_hangs_is_answered_503_and_the_key_stays_usable(gate
     assert await gateway.count() == 1
 
 
-async def test_connections_killed_under_load_lose_nothing_that_was_answered(gateway: Gateway, database_url: str) -> None:
+async def test_connections_killed_under_load_lose_nothing_that_was_answered(
+    gateway: Gateway, database_url: str
+) -> None:
     answered: dict[str, str] = {}
     stop = asyncio.Event()
 
@@ -91,7 +95,8 @@ async def test_connections_killed_under_load_lose_nothing_that_was_answered(gate
     for _ in range(5):
         await asyncio.sleep(0.2)
         await killer.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
     await asyncio.sleep(0.2)
     stop.set()

@@ -25,10 +25,17 @@ def test_layout_makes_no_difference(same: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        BODY | {"text": "hi "}, BODY | {"ttl": 1}, BODY | {"text": "h-i"}, BODY | {"from": "6007"}, BODY | {"text": "\ud800"},
-        BODY | {"metadata": {"a": None}}, [BODY], "x", None,
+        BODY | {"text": "hi "},
+        BODY | {"ttl": 1},
+        BODY | {"text": "h-i"},
+        BODY | {"from": "6007"},
+        BODY | {"text": "\ud800"},
+        BODY | {"metadata": {"a": None}},
+        [BODY],
+        "x",
+        None,
     ],
-)  # fmt: skip
+)
 def test_other_fields_are_another_body(other: object) -> None:
     assert fingerprint(PEPPER, other) != fingerprint(PEPPER, BODY)
 
@@ -43,12 +50,19 @@ def test_the_pepper_counts() -> None:
 
 def test_batches() -> None:
     batch = {"messages": [BODY, {"to": "x"}]}
-    assert fingerprint_of_batch(PEPPER, batch) == fingerprint_of_batch(PEPPER, {"messages": [dict(reversed(BODY.items())), {"to": "x"}], "defaults": {}})
+    assert fingerprint_of_batch(PEPPER, batch) == fingerprint_of_batch(
+        PEPPER, {"messages": [dict(reversed(BODY.items())), {"to": "x"}], "defaults": {}}
+    )
     assert fingerprint_of_batch(PEPPER, batch) != fingerprint_of_batch(PEPPER, {"messages": [{"to": "x"}, BODY]})
     fingerprint_of_batch(PEPPER, {"messages": 5, "defaults": 7})
 
 
 def test_tokens_fit_into_64_bits_and_differ() -> None:
-    tokens = {key_token(tenant, endpoint, key) for tenant in (1, 2) for endpoint in ("messages", "batch") for key in ("a", "b")}
+    tokens = {
+        key_token(tenant, endpoint, key)
+        for tenant in (1, 2)
+        for endpoint in ("messages", "batch")
+        for key in ("a", "b")
+    }
     assert len(tokens) == 8
     assert all(-(2**63) <= token < 2**63 for token in tokens)

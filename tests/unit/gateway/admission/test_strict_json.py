@@ -31,11 +31,30 @@ def test_what_is_taken(body: bytes, value: object) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"{", b"{}x", b"{'a':1}", b"[1,]", b"NaN", b"[Infinity]", b"-Infinity", b"1e999", b"18446744073709551616",
-        b"-9223372036854775809", b"9" * 5000, b'{"a":1,"a":2}', b'{"x":{"a":1,"\\u0061":1}}', b"\xff", b'"\xed\xa0\x80"', b"\xef\xbb\xbf{}",
-        b"[" * (DEPTH_MAX + 1) + b"]" * (DEPTH_MAX + 1), b'{"a":' * 17 + b"1" + b"}" * 17, b"[" * 500_000, b'"\x00"', b'"\n"',
+        b"",
+        b"{",
+        b"{}x",
+        b"{'a':1}",
+        b"[1,]",
+        b"NaN",
+        b"[Infinity]",
+        b"-Infinity",
+        b"1e999",
+        b"18446744073709551616",
+        b"-9223372036854775809",
+        b"9" * 5000,
+        b'{"a":1,"a":2}',
+        b'{"x":{"a":1,"\\u0061":1}}',
+        b"\xff",
+        b'"\xed\xa0\x80"',
+        b"\xef\xbb\xbf{}",
+        b"[" * (DEPTH_MAX + 1) + b"]" * (DEPTH_MAX + 1),
+        b'{"a":' * 17 + b"1" + b"}" * 17,
+        b"[" * 500_000,
+        b'"\x00"',
+        b'"\n"',
     ],
-)  # fmt: skip
+)
 def test_what_is_malformed(body: bytes) -> None:
     with pytest.raises(Malformed):
         parse(body)

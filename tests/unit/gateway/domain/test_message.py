@@ -12,19 +12,45 @@ AT = 1_764_500_000_000
 
 def row(**change: Any) -> dict[str, Any]:
     base: dict[str, Any] = {
-        "id": ids.uuid7(AT, bytes(10)), "status": "queued", "class": "otp", "recipient": "+447700900123", "sender": "ACME",
-        "segments": 1, "encoding": "gsm7", "created_at": AT, "submit_by": AT + 10_000, "expires_at": AT + 120_000,
-        "not_before": None, "route": "main", "predicted_wait_ms": 5, "application": None, "client_ref": None, "extras": None,
-        "policy_version": 1, "delivery": None, "expiry": None, "error": None, "possible_duplicate": False, "final_at": None,
-    }  # fmt: skip
+        "id": ids.uuid7(AT, bytes(10)),
+        "status": "queued",
+        "class": "otp",
+        "recipient": "+447700900123",
+        "sender": "ACME",
+        "segments": 1,
+        "encoding": "gsm7",
+        "created_at": AT,
+        "submit_by": AT + 10_000,
+        "expires_at": AT + 120_000,
+        "not_before": None,
+        "route": "main",
+        "predicted_wait_ms": 5,
+        "application": None,
+        "client_ref": None,
+        "extras": None,
+        "policy_version": 1,
+        "delivery": None,
+        "expiry": None,
+        "error": None,
+        "possible_duplicate": False,
+        "final_at": None,
+    }
     return base | change
 
 
 def attempt(**change: Any) -> dict[str, Any]:
     base: dict[str, Any] = {
-        "slot": 0, "kind": "submit", "provider": "carrier", "session": "a1", "claimed_at": AT + 1, "written_at": AT + 2,
-        "outcome": None, "outcome_at": None, "command_status": None, "parts": None,
-    }  # fmt: skip
+        "slot": 0,
+        "kind": "submit",
+        "provider": "carrier",
+        "session": "a1",
+        "claimed_at": AT + 1,
+        "written_at": AT + 2,
+        "outcome": None,
+        "outcome_at": None,
+        "command_status": None,
+        "parts": None,
+    }
     return base | change
 
 
@@ -35,7 +61,9 @@ def types(row_: dict[str, Any], history: History) -> list[tuple[str, str | None]
 def test_sending_is_shown_and_not_stored() -> None:
     assert message_object(row(), sending=True)["status"] == "sending"
     assert message_object(row(status="sent"), sending=True)["status"] == "sent"
-    shown = message_object(row(status="delivered", delivery={"state": "delivered", "provider": "c", "done_at": AT, "received_at": AT}))
+    shown = message_object(
+        row(status="delivered", delivery={"state": "delivered", "provider": "c", "done_at": AT, "received_at": AT})
+    )
     assert (shown["final"], shown["origin"]) == (True, "carrier")
     assert shown["delivery"]["done_at"] == ids.rfc3339(AT)
     assert shown["delivery"]["conflict"] is False
@@ -59,10 +87,18 @@ def test_a_refused_and_resent_message_tells_its_life_in_order() -> None:
     )
     expired = row(status="expired", expiry={"at": AT + 30, "cause": "ttl", "stage": "retry"})
     assert types(expired, history) == [
-        ("accepted", None), ("claimed", "a1"), ("submitted", "carrier"), ("refused", "0x00000058"), ("claimed", "a1"),
-        ("submitted", "carrier"), ("unconfirmed", "unconfirmed"), ("resent", None), ("receipt", "enroute"), ("claimed", "a1"),
+        ("accepted", None),
+        ("claimed", "a1"),
+        ("submitted", "carrier"),
+        ("refused", "0x00000058"),
+        ("claimed", "a1"),
+        ("submitted", "carrier"),
+        ("unconfirmed", "unconfirmed"),
+        ("resent", None),
+        ("receipt", "enroute"),
+        ("claimed", "a1"),
         ("expired", "ttl"),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_failure_is_the_last_word() -> None:
@@ -71,7 +107,14 @@ def test_a_failure_is_the_last_word() -> None:
 
 
 def test_parts_of_a_long_message() -> None:
-    receipt = {"part": 1, "state": "undeliverable", "provider": "c", "error_code": "8", "done_at": AT, "received_at": AT}
+    receipt = {
+        "part": 1,
+        "state": "undeliverable",
+        "provider": "c",
+        "error_code": "8",
+        "done_at": AT,
+        "received_at": AT,
+    }
     history = History(attempts=[attempt(parts={"accepted": [2], "doubt": [3]})], receipts=[receipt])
     shown = parts(row(segments=4), [1], history)
     assert [part["status"] for part in shown] == ["undelivered", "sent", "unconfirmed", "waiting"]
