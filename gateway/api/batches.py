@@ -129,6 +129,8 @@ async def _work_chunk(
         else:
             verdict = next(verdicts)
             decision = STORAGE if verdict is None else decide(one, verdict)
+            if verdict is not None:
+                desk.note_wait(one.traffic.name, one.routes[verdict.candidate].name, verdict.predicted_wait_ms)
         if isinstance(decision, Problem):
             desk.caps.take_back(visit.tenant.id, one.measure.segments, one.clocks.created_at)
             _refuse(desk, one.traffic.name, decision, worked)

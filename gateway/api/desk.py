@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 from redis.exceptions import RedisError
 
 from gateway.admission.judgement import Moment
@@ -87,6 +87,7 @@ class Desk:
         self._running: set[KeyPlace] = set()
         self._remembered: OrderedDict[KeyPlace, tuple[float, Kept]] = OrderedDict()
         self._counters: dict[tuple[str, str, str], Counter] = {}
+        self._waits: dict[tuple[str, str], Gauge] = {}
         self._tasks: list[asyncio.Task[Any]] = []
 
     def start(self) -> None:
@@ -228,6 +229,13 @@ class Desk:
         """One accepted message for the metrics."""
         self.count(class_name, "defer" if deferred else "accept", "ok")
         metrics.segments_admitted_total.labels(class_name).inc(segments)
+
+    def note_wait(self, class_name: str, route: str, predicted_ms: int) -> None:
+        """What the door would promise now, for the metrics."""
+        gauge = self._waits.get((class_name, route))
+        if gauge is None:
+            gauge = self._waits[class_name, route] = metrics.predicted_wait_seconds.labels(class_name, route)
+        gauge.set(predicted_ms / 1000)
 
     def count_refusal(self, class_name: str, problem: Problem) -> None:
         """One refusal for the metrics."""

@@ -130,7 +130,10 @@ class Door:
         if allowed.clocks.not_before is not None:
             return Admitted(0, allowed.clocks, 0, SEND_AT)  # nothing is asked of the queue before its time
         verdict = (await self._desk.verdicts([ask_of(allowed, token.to_bytes(8, "big", signed=True))]))[0]
-        return STORAGE if verdict is None else decide(allowed, verdict)
+        if verdict is None:
+            return STORAGE
+        self._desk.note_wait(allowed.traffic.name, allowed.routes[verdict.candidate].name, verdict.predicted_wait_ms)
+        return decide(allowed, verdict)
 
     async def _rehearse(self, tenant: TenantRef, policy: Policy, given: dict[str, Any], headers: Headers) -> Answer:
         moment = self._desk.moment(policy, tenant)

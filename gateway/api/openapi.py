@@ -170,8 +170,8 @@ def _cancel() -> Schema:
     return {
         "operationId": "cancelMessage",
         "summary": "Cancel a message that waits",
-        "description": "Needs the scope `send`. Works while the message is `queued` or `scheduled` and nothing of it is "
-        "in doubt.",
+        "description": "Needs the scope `send`. Works while the message is `queued` or `scheduled` and nothing of it "
+        "is in doubt.",
         "parameters": [_ID],
         "responses": {
             "200": _gives("MessageWithHistory", "Canceled: it will never be submitted.", {}),

@@ -71,7 +71,7 @@ async def _serve(rt: Runtime, door: Door, sockets: Sequence[socket]) -> None:
             proxy_headers=False,
             backlog=_BACKLOG,
             timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=max(1, int(rt.settings.drain_s)),
+            timeout_graceful_shutdown=max(1, int(rt.settings.drain_s) - 3),
         )
     )
     serving = asyncio.create_task(server.serve(sockets=list(sockets)), name="http")

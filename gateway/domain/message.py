@@ -113,7 +113,7 @@ def _instant(at: Any) -> Any:
 
 def timeline(row: Mapping[str, Any], history: History) -> list[dict[str, Any]]:
     """The `events[]` of a message, oldest first, numbered from 1."""
-    happened = [(row["created_at"], "accepted", None)]
+    happened: list[tuple[int, str, str | None]] = [(row["created_at"], "accepted", None)]
     happened += [(event["at"], event["type"], event["cause"]) for event in history.events]
     for attempt in history.attempts:
         happened += _events_of_attempt(attempt, row)

@@ -17,6 +17,7 @@ from uuid import UUID
 import asyncpg
 import orjson
 
+from gateway import logs
 from gateway.domain import ids
 from gateway.ledger.idempotency import KeyPlace
 from scheduler.core.records import Entry, pack_batch
@@ -37,6 +38,7 @@ _REPEATABLE: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _REPEATS_MAX = 3
 _ACQUIRE_S, _COMMIT_S = 0.25, 2.5
 _BACK_OFF_S = 0.1
+_log = logs.get("acceptance")
 
 # The rows come as two JSON documents: binding one array per column costs the client twice the CPU for each row.
 KEEP: Final = """
@@ -159,6 +161,9 @@ class Acceptance:
                         return
                     self._arrived.clear()
                     await self._arrived.wait()
+                if conn is not None and not _is_open(conn):
+                    await _give_up(self._pool, conn)
+                    conn = None
                 if conn is None:
                     conn = await self._connect()
                 batch = self._take()
@@ -205,9 +210,17 @@ class Acceptance:
                 if repeat == _REPEATS_MAX:
                     _fail(batch)
                     return True
-            except LEDGER_ERRORS as error:
+            except asyncpg.DataError:
+                # Nothing was written. Whose row the server cannot store is its own call's fault, not its neighbours'.
+                if len(batch) > 1:
+                    return all([await self._commit(conn, [call], label) for call in batch])
+                _log.error("row_not_storable", message=str(batch[0].rows[0]["id"]))
                 _fail(batch)
-                return isinstance(error, asyncpg.PostgresError) and not conn.is_closed()
+                return True
+            except LEDGER_ERRORS as error:
+                _log.warning("commit_failed", error=type(error).__name__, calls=len(batch))
+                _fail(batch)
+                return False
             except BaseException:
                 _fail(batch)
                 raise
@@ -268,6 +281,14 @@ def _fail(batch: list[Call]) -> None:
     for call in batch:
         if not call.done.done():
             call.done.set_exception(LedgerUnavailable())
+
+
+def _is_open(conn: Any) -> bool:
+    # The pool takes a lost connection back by itself; what is left of it says so only by raising.
+    try:
+        return not conn.is_closed()
+    except asyncpg.InterfaceError:
+        return False
 
 
 async def _give_up(pool: asyncpg.Pool[Any], conn: Any, *, keep: bool = False) -> None:
