@@ -6,6 +6,7 @@ Each question to a store is a micro-batch over all calls that wait at that momen
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 from collections import OrderedDict
@@ -54,6 +55,8 @@ NO_CLASS: Final = "none"
 _ASKS_MAX, _LOOK_UPS_MAX = 500, 500
 _REMEMBERED_MAX, _REMEMBERED_OCTETS_MAX, _REMEMBERED_S = 5_000, 4_096, 60.0
 
+_doors = itertools.count(1)
+
 
 @dataclass(frozen=True, slots=True)
 class TenantRef:
@@ -78,12 +81,14 @@ class Desk:
 
     def __init__(self, rt: Runtime) -> None:
         self.rt = rt
-        self.caps = DailyCaps(rt.pool, rt.worker, rt.clock)
+        # A process may have a second door, for messages by hand: each counts usage in rows of its own.
+        worker = f"{rt.worker}:{next(_doors)}"
+        self.caps = DailyCaps(rt.pool, worker, rt.clock)
         self._rate = DoorRate(rt.redis, rt.settings.cell)
         self._asks: Gatherer[Ask, Verdict | None] = Gatherer(self._admit, _ASKS_MAX)
         self._look_ups: Gatherer[KeyPlace, Kept | None] = Gatherer(self._look_up, _LOOK_UPS_MAX)
         self._queueing = Queueing(rt.pool, rt.scheduler)
-        self._acceptance = Acceptance(rt.pool, rt.worker, rt.clock.now_at, self.new_id, self._queueing.put)
+        self._acceptance = Acceptance(rt.pool, worker, rt.clock.now_at, self.new_id, self._queueing.put)
         self._running: set[KeyPlace] = set()
         self._remembered: OrderedDict[KeyPlace, tuple[float, Kept]] = OrderedDict()
         self._counters: dict[tuple[str, str, str], Counter] = {}
