@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 from gateway import logs
 from gateway.clock import Clock
 from gateway.ledger import migrate
-from gateway.ledger.connect import open_pool
+from gateway.ledger.connect import LEDGER_ERRORS, open_pool
 from gateway.policy.applier import Applier
 from gateway.policy.holder import PolicyHolder
 from gateway.settings import Settings
@@ -28,6 +28,7 @@ from scheduler.store.scheduler import Scheduler
 HEARTBEAT_S = 2.0
 _POOL_MAX = 10
 _START_PATIENCE_S = 60.0
+_POLICY_TOLD_S = 0.5  # a policy that is in force is loaded within this time
 _log = logs.get("runtime")
 
 
@@ -85,6 +86,7 @@ class Runtime:
             client = open_redis(settings.redis_url)
             stack.push_async_callback(client.aclose)
             rt = cls(settings, role, worker, pool, client)
+            stack.push_async_callback(rt.scheduler.aclose)
             with suppress(Exception):  # Redis may come later; the clock is doubtful until it answers
                 await rt.clock.measure(client)
             await rt._register()
@@ -119,7 +121,7 @@ class Runtime:
         """Why this role cannot do its work now; None when it can."""
         try:
             await asyncio.wait_for(self.pool.fetchval("SELECT 1"), 2.0)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except LEDGER_ERRORS:
             return "PostgreSQL does not answer"
         try:
             await asyncio.wait_for(self.redis.ping(), 2.0)
@@ -151,7 +153,7 @@ class Runtime:
         )  # fmt: skip
 
     async def _unregister(self) -> None:
-        with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        with suppress(*LEDGER_ERRORS):
             await asyncio.wait_for(
                 self.pool.execute(
                     "UPDATE processes SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL",
@@ -169,19 +171,25 @@ class Runtime:
                     "UPDATE processes SET heartbeat_at = $2, report = $3 WHERE id = $1 AND ended_at IS NULL",
                     self.process_id, self.clock.now_at(), self.report,
                 )  # fmt: skip
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except LEDGER_ERRORS as error:
                 _log.warning("heartbeat_failed", error=type(error).__name__)
                 continue
             if done == "UPDATE 0" and not self.stopping.is_set():
                 raise DeclaredDead
 
     async def _await_policy(self) -> None:
-        told = False
-        while not self.stopping.is_set() and await self.pool.fetchval("SELECT version FROM policy_active") is None:
-            if not told:
+        """Returns once a policy is in use, or when the process begins to stop before there was one."""
+        ready = asyncio.ensure_future(self.policies.ready())
+        stopping = asyncio.ensure_future(self.stopping.wait())
+        waits = {ready, stopping}
+        timeout_s: float | None = _POLICY_TOLD_S
+        try:
+            while not (await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED))[0]:
                 _log.warning("waiting_for_policy", action="apply one with `sluicegate policy apply FILE`")
-                told = True
-            await asyncio.sleep(0.5)
+                timeout_s = None
+        finally:
+            ready.cancel()
+            stopping.cancel()
 
     def _tell_clock(self, clock: Clock) -> None:
         metrics.clock_offset_seconds.labels(self.role).set(clock.offset_ms / 1000)

@@ -15,7 +15,7 @@ import random
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class Plan:
     rate_per_s: float = 220.0
     between_s: tuple[float, float] = (2.5, 5.0)
     settle_s: float = 60.0
-    shape: Shape = Shape()
+    shape: Shape = field(default_factory=Shape)
 
 
 async def run(plan: Plan, home: Path) -> Findings:
@@ -134,7 +134,18 @@ def main() -> int:
 
 def print_row(row: dict[str, Any], *, header: bool) -> None:
     """One line of the table; violations below it."""
-    names = ("target", "kills", "seed", "accepted", "delivered", "in_flight_at_kills", "flagged", "doubles", "in_doubt", "expired")
+    names = (
+        "target",
+        "kills",
+        "seed",
+        "accepted",
+        "delivered",
+        "in_flight_at_kills",
+        "flagged",
+        "doubles",
+        "in_doubt",
+        "expired",
+    )
     if header:
         sys.stdout.write("  ".join(f"{n:>9}" for n in names) + "  violations\n")
     sys.stdout.write("  ".join(f"{row[n]!s:>{max(9, len(n))}}" for n in names) + f"  {len(row['violations'])}\n")

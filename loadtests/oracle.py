@@ -6,12 +6,18 @@ Pure: it takes what each side wrote down and names every broken promise.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 FINAL = frozenset({"delivered", "undelivered", "expired", "rejected", "failed", "suppressed", "canceled", "unknown"})
-# What a claim or an answer may lag behind the moment that the ledger writes for it.
-CLAIM_SLACK_MS = 1_500
+# Faults that end the process which holds claimed work, or keep its answers from the ledger: only they may leave doubt.
+TOUCHES_FLIGHTS = frozenset({"egress", "postgres", "stores"})
+# The ledger's instants are the queue's clock (the index's, as each process last measured it); a fault's are ours.
+CLOCK_SLACK_MS = 150
+# The carrier notes a submit when it reads it: what was written in time may be read this much later.
+READ_SLACK_MS = 250
+# The first submit and the one resend that a class may allow.
+SUBMITS_MAX = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,7 @@ class LedgerMessage:
     error_code: str | None
     possible_duplicate: bool
     expires_at: int
+    sweep_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +45,39 @@ class LedgerAttempt:
 
 @dataclass(frozen=True, slots=True)
 class CarrierSubmit:
-    """One submit_sm that the carrier saw."""
+    """One submit_sm that the carrier saw; `status` is null where it never answered."""
 
     client_ref: str
     at: int
-    status: int
+    status: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One fault: what was hit and when (UTC ms)."""
+    """One fault: what was hit, and the moments just before and just after it (UTC ms)."""
 
     target: str
-    at: int
+    began_at: int
+    done_at: int
+    repeated: bool = False  # struck again while it started anew: nothing need be in flight
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What every side wrote down. `accepted` maps client_ref to the id of its 202."""
+
+    accepted: Mapping[str, str]
+    messages: Sequence[LedgerMessage]
+    attempts: Sequence[LedgerAttempt]
+    submits: Sequence[CarrierSubmit]
+    kills: Sequence[Kill] = ()
+    refused: frozenset[str] = frozenset()  # client_refs that got nothing but refusals
+    contradicted: Sequence[str] = ()  # client_refs whose key was answered with two different messages
 
 
 @dataclass(slots=True)
 class Findings:
-    """Counts for the table and every violation by name."""
+    """Counts for the table and every violation by name; the lists have one number per kill."""
 
     accepted: int = 0
     delivered: int = 0
@@ -63,92 +85,115 @@ class Findings:
     flagged: int = 0
     in_doubt: int = 0
     expired: int = 0
-    in_flight_at_kills: int = 0
     not_final: int = 0
+    in_flight: list[int] = field(default_factory=list)
+    doubts: list[int] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
+    def say(self, culprits: Sequence[str], what: str) -> None:
+        """One violation with how many and the first three."""
+        if culprits:
+            self.violations.append(f"{len(culprits)} {what}: {', '.join(culprits[:3])}")
 
-def in_flight(attempts: Iterable[LedgerAttempt], kill: Kill) -> set[str]:
-    """Messages that were claimed or unanswered when the fault struck."""
-    return {
-        a.id
+
+def in_flight(attempts: Iterable[LedgerAttempt], kill: Kill) -> list[LedgerAttempt]:
+    """Claims that were open when the fault struck, as tight as the instants allow."""
+    return [
+        a
         for a in attempts
-        if a.claimed_at <= kill.at + CLAIM_SLACK_MS and (a.outcome_at is None or a.outcome_at >= kill.at - CLAIM_SLACK_MS)
-    }
+        if a.claimed_at <= kill.done_at + CLOCK_SLACK_MS
+        and (a.outcome_at is None or a.outcome_at >= kill.began_at - CLOCK_SLACK_MS)
+    ]
 
 
-def judge(
-    accepted: Mapping[str, str],
-    messages: Iterable[LedgerMessage],
-    attempts: Iterable[LedgerAttempt],
-    submits: Iterable[CarrierSubmit],
-    kills: Iterable[Kill],
-) -> Findings:
-    """Compare the journals; `accepted` maps client_ref to the id of every 202."""
-    found = Findings(accepted=len(accepted))
-    rows = list(messages)
-    by_id = {m.id: m for m in rows}
-    attempts = list(attempts)
-    _check_ledger(found, accepted, rows, by_id)
-    _check_carrier(found, rows, submits)
-    touched: set[str] = set()
-    for kill in kills:
-        touched |= in_flight(attempts, kill)
-    found.in_flight_at_kills = len(touched)
-    blamed = {
-        m.id
-        for m in rows
-        if m.possible_duplicate
-        or m.error_code == "outcome_unknown"
-        or m.status in ("unconfirmed", "expired")
-    }
-    strangers = blamed - touched
-    if strangers:
-        sample = ", ".join(f"{i} ({by_id[i].status})" for i in sorted(strangers)[:3])
-        found.violations.append(f"{len(strangers)} flagged, in doubt or expired without having been in flight: {sample}")
+def judge(evidence: Evidence) -> Findings:
+    """Compare the journals and name every promise that was broken."""
+    found = Findings(accepted=len(evidence.accepted))
+    for check in (_check_door, _check_ends, _check_carrier, _check_blame):
+        check(found, evidence)
     return found
 
 
-def _check_ledger(
-    found: Findings, accepted: Mapping[str, str], rows: list[LedgerMessage], by_id: Mapping[str, LedgerMessage]
-) -> None:
-    lost = [i for i in accepted.values() if i not in by_id]
-    if lost:
-        found.violations.append(f"{len(lost)} accepted messages lost, first {lost[0]}")
-    per_ref = Counter(m.client_ref for m in rows)
-    twice = [ref for ref, n in per_ref.items() if n > 1]
-    if twice:
-        found.violations.append(f"{len(twice)} idempotency keys made more than one message, first {twice[0]}")
-    for m in rows:
-        found.delivered += m.status == "delivered"
-        found.flagged += m.possible_duplicate
-        found.in_doubt += m.status == "unconfirmed" or m.error_code == "outcome_unknown"
-        found.expired += m.status == "expired"
-    open_rows = [m for m in rows if m.status not in FINAL and m.status != "unconfirmed"]
-    found.not_final = len(open_rows)
-    if open_rows:
-        words = Counter(m.status for m in open_rows)
-        found.violations.append(f"{len(open_rows)} messages without an end: {dict(words)}, first {open_rows[0].id}")
+def _check_door(found: Findings, evidence: Evidence) -> None:
+    """Accepted is kept, once; refused is not kept at all."""
+    by_id = {m.id: m for m in evidence.messages}
+    accepted = evidence.accepted
+    found.say([i for i in accepted.values() if i not in by_id], "accepted messages lost")
+    strange = [r for r, i in accepted.items() if i in by_id and by_id[i].client_ref != r]
+    found.say(strange, "answers that name another client's message")
+    found.say([str(r) for r in evidence.contradicted], "keys answered with two different messages")
+    per_ref = Counter(m.client_ref for m in evidence.messages)
+    found.say([ref for ref, n in per_ref.items() if n > 1], "idempotency keys that made more than one message")
+    found.say([ref for ref in per_ref if ref in evidence.refused], "refused messages that were kept")
 
 
-def _check_carrier(found: Findings, rows: list[LedgerMessage], submits: Iterable[CarrierSubmit]) -> None:
+def _check_ends(found: Findings, evidence: Evidence) -> None:
+    """Every message has its end, or is held in doubt with a date for its end."""
+    messages = evidence.messages
+    found.delivered = sum(m.status == "delivered" for m in messages)
+    found.flagged = sum(m.possible_duplicate for m in messages)
+    found.in_doubt = sum(_is_doubtful(m) for m in messages)
+    found.expired = sum(m.status == "expired" for m in messages)
+    endless = [m for m in messages if m.status not in FINAL and m.status != "unconfirmed"]
+    found.not_final = len(endless)
+    words = dict(Counter(m.status for m in endless))
+    found.say([m.id for m in endless], f"messages without an end {words}")
+    dateless = [m.id for m in messages if m.status == "unconfirmed" and m.sweep_at is None]
+    found.say(dateless, "messages held in doubt for ever")
+    open_ids = {a.id for a in evidence.attempts if a.outcome is None}
+    found.say(sorted(open_ids), "claims that were never closed")
+
+
+def _check_carrier(found: Findings, evidence: Evidence) -> None:
+    """What the carrier saw against what the ledger knows."""
     seen: dict[str, list[CarrierSubmit]] = defaultdict(list)
-    for submit in submits:
-        if submit.status == 0:
-            seen[submit.client_ref].append(submit)
-    by_ref = {m.client_ref: m for m in rows}
-    for ref, all_of_it in seen.items():
-        message = by_ref.get(ref)
-        if message is None:
-            found.violations.append(f"the carrier has {ref}, the ledger has not")
-            continue
-        if len(all_of_it) > 1:
-            found.doubles += 1
-            if not message.possible_duplicate:
-                found.violations.append(f"unflagged double at the carrier: {message.id} ({len(all_of_it)} submits)")
-        late = max(s.at for s in all_of_it)
-        if late > message.expires_at + 250:
-            found.violations.append(f"{message.id} submitted {late - message.expires_at} ms after it expired")
-    silent = [m for m in rows if m.status in ("sent", "delivered") and m.client_ref not in seen]
-    if silent:
-        found.violations.append(f"{len(silent)} messages called sent that the carrier never had, first {silent[0].id}")
+    for submit in evidence.submits:
+        seen[submit.client_ref].append(submit)
+    claims = Counter(a.id for a in evidence.attempts)
+    by_ref = {m.client_ref: m for m in evidence.messages}
+    found.say([ref for ref in seen if ref not in by_ref], "submits that the ledger knows nothing of")
+    known = [(by_ref[ref], submits) for ref, submits in seen.items() if ref in by_ref]
+    found.say([m.id for m, submits in known if len(submits) > claims[m.id]], "submits without a claim before them")
+    taken = [(m, [s for s in submits if s.status in (0, None)]) for m, submits in known]
+    doubles = [(m, submits) for m, submits in taken if len(submits) > 1]
+    found.doubles = len(doubles)
+    found.say([m.id for m, _ in doubles if not m.possible_duplicate], "unflagged doubles at the carrier")
+    found.say([m.id for m, submits in doubles if len(submits) > SUBMITS_MAX], "messages sent more than twice")
+    late = [m.id for m, submits in known if max(s.at for s in submits) > m.expires_at + READ_SLACK_MS]
+    found.say(late, "messages submitted after they expired")
+    silent = [m.id for m in evidence.messages if m.status in ("sent", "delivered") and m.client_ref not in seen]
+    found.say(silent, "messages called sent that the carrier never had")
+
+
+def _check_blame(found: Findings, evidence: Evidence) -> None:
+    """A fault may put in doubt, flag or expire only what was claimed or in flight at that moment."""
+    allowed: set[str] = set()
+    for number, kill in enumerate(evidence.kills, 1):
+        flying = {a.id for a in in_flight(evidence.attempts, kill)}
+        doubts = {a.id for a in in_flight(evidence.attempts, kill) if a.outcome == "unconfirmed"}
+        found.in_flight.append(len(flying))
+        found.doubts.append(len(doubts))
+        if not flying and not kill.repeated:
+            found.violations.append(f"nothing was in flight at fault {number} ({kill.target}): it proves nothing")
+        if kill.target in TOUCHES_FLIGHTS:
+            allowed |= flying
+    _blame(found, evidence.messages, allowed, lambda m: m.possible_duplicate, "flagged")
+    _blame(found, evidence.messages, allowed, _is_doubtful, "in doubt")
+    _blame(found, evidence.messages, allowed, lambda m: m.status == "expired", "expired")
+    doubted = {a.id for a in evidence.attempts if a.outcome == "unconfirmed"}
+    found.say(sorted(doubted - allowed), "claims put in doubt without having been in flight")
+
+
+def _blame(
+    found: Findings,
+    messages: Iterable[LedgerMessage],
+    allowed: set[str],
+    is_touched: Callable[[LedgerMessage], bool],
+    word: str,
+) -> None:
+    strangers = [f"{m.id} ({m.status})" for m in messages if is_touched(m) and m.id not in allowed]
+    found.say(strangers, f"messages {word} without having been in flight")
+
+
+def _is_doubtful(message: LedgerMessage) -> bool:
+    return message.status == "unconfirmed" or message.error_code == "outcome_unknown"

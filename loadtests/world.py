@@ -23,9 +23,13 @@ SLUICEGATE = Path(sys.executable).with_name("sluicegate")
 
 POLICY = """\
 classes:
-  otp:           {{wait_budget: 10s, ttl: {{default: 2m, max: 10m}}, weight: 60, quantum: 1, unconfirmed: resend_once, max_attempts: 3}}
-  transactional: {{wait_budget: 2m, ttl: {{default: 1h, max: 24h}}, weight: 25, quantum: 4, unconfirmed: hold, max_attempts: 5}}
-  marketing:     {{wait_budget: 4h, ttl: {{default: 12h, max: 48h}}, weight: 10, quantum: 32, unconfirmed: fail, max_attempts: 5}}
+  otp:
+    {{wait_budget: 10s, ttl: {{default: 2m, max: 10m}}, weight: 60, quantum: 1, unconfirmed: resend_once,
+     max_attempts: 3}}
+  transactional:
+    {{wait_budget: 2m, ttl: {{default: 1h, max: 24h}}, weight: 25, quantum: 4, unconfirmed: hold, max_attempts: 5}}
+  marketing:
+    {{wait_budget: 4h, ttl: {{default: 12h, max: 48h}}, weight: 10, quantum: 32, unconfirmed: fail, max_attempts: 5}}
 tenants:
   load:
     limits: {{rate_per_s: 5000, burst: 5000}}
@@ -95,7 +99,7 @@ class World:
     def _spawn(self, name: str, *words: str) -> subprocess.Popen[bytes]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("SLUICEGATE_")}
         with (self.home / f"{name}.log").open("ab") as log:
-            return subprocess.Popen([str(SLUICEGATE), *words], stdout=log, stderr=log, env=env, cwd=self.home)  # noqa: S603
+            return subprocess.Popen([str(SLUICEGATE), *words], stdout=log, stderr=log, env=env, cwd=self.home)
 
     def start_carrier(self) -> None:
         """Start the carrier simulator with a journal."""
@@ -136,15 +140,20 @@ class World:
         if self._up is not None and self._up.poll() is not None:
             raise RuntimeError(f"up ended with {self._up.returncode}: see {self.home / 'up.log'}")
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/readyz", timeout=2) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/readyz", timeout=2) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False
 
     def command(self, *words: str) -> str:
         """Run one command of the CLI against this gateway; its standard output."""
-        done = subprocess.run(  # noqa: S603
-            [str(SLUICEGATE), *words, "--data-dir", str(self.data_dir)], capture_output=True, text=True, timeout=60, cwd=self.home
+        done = subprocess.run(
+            [str(SLUICEGATE), *words, "--data-dir", str(self.data_dir)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=self.home,
         )
         if done.returncode != 0:
             raise RuntimeError(f"sluicegate {' '.join(words[:2])}: {done.stderr.strip()}")
@@ -163,7 +172,13 @@ class World:
     def pids(self, target: str) -> list[int]:
         """Processes of a role or store under this run's supervisor, by their command lines."""
         assert self._up is not None
-        marks = {"postgres": "/bin/postgres", "valkey": "valkey-server", "api": " api ", "egress": " egress ", "delivery": " delivery "}
+        marks = {
+            "postgres": "/bin/postgres",
+            "valkey": "valkey-server",
+            "api": " api ",
+            "egress": " egress ",
+            "delivery": " delivery ",
+        }
         found = []
         for pid in _descendants(self._up.pid):
             words = _command_line(pid)

@@ -16,7 +16,7 @@ from gateway.callbacks.client import Client
 from gateway.callbacks.line import EndpointLine, Means, Terms
 from gateway.callbacks.signing import Signer
 from gateway.ledger.callback_lines import CHANNEL, Endpoint, heads
-from gateway.ledger.connect import connect
+from gateway.ledger.connect import LEDGER_ERRORS, connect
 from gateway.logs import get
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import Policy
@@ -55,13 +55,13 @@ class Sender:
                 listener = await connect(
                     self._rt.settings.database_url, server_settings=_KEEPALIVE, command_timeout=_COMMAND_S
                 )
-            except (OSError, asyncpg.PostgresError, TimeoutError) as error:
+            except LEDGER_ERRORS as error:
                 log.warning("callbacks_wait_for_ledger", cause=type(error).__name__)
                 await self._pause(_LOOK_S)
                 continue
             try:
                 await self._serve(listener)
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+            except LEDGER_ERRORS as error:
                 log.warning("callbacks_lost_ledger", cause=type(error).__name__)
                 await self._pause(_LOOK_S)
             finally:
@@ -107,7 +107,7 @@ class Sender:
         endpoint_id = line.endpoint.id
         try:
             await line.run(self._rt.stopping)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+        except LEDGER_ERRORS as error:
             log.warning("callback_line_stopped", endpoint=endpoint_id, cause=type(error).__name__)
             self._resting[endpoint_id] = self._rt.clock.now_at() + 1_000
         finally:
@@ -164,5 +164,5 @@ def _signer_of(policy: Policy, tenant: str) -> Signer | None:
 async def _close(connection: asyncpg.Connection[Any]) -> None:
     try:
         await connection.close(timeout=2)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+    except LEDGER_ERRORS:
         connection.terminate()

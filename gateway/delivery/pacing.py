@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-import asyncpg
-
+from gateway.ledger.connect import LEDGER_ERRORS
 from gateway.logs import get
 from scheduler.store.scheduler import IndexUnavailable
 
-STORES_AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, IndexUnavailable)
+STORES_AWAY = (*LEDGER_ERRORS, IndexUnavailable)
 _AWAY_S = 1.0
 
 log = get(__name__)

@@ -1,13 +1,14 @@
 """The claimer of a process: everything that its sessions leased at this moment becomes one claim statement.
 
-A claim that fails claims nothing: its leases run out and the references come again. Whether a statement whose answer
-was lost did claim is found out by the owner (`gateway.ledger.owners.lost_claims`).
+A claim that fails claims nothing: its leases are undone and the references are first in their flows again. Whether a
+statement whose answer was lost did claim is found out by the owner (`gateway.ledger.owners.lost_claims`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from smpp.text import TextError
 
 _BATCH_MAX: Final = 1_000
 _LATENCY_S: Final = 0.02
+_REST_S: Final = 0.5
 _log = logs.get("egress.claimer")
 
 
@@ -123,6 +125,7 @@ class Claimer:
         except STORE_ERRORS as fault:
             self._parts.line.drop()
             _log.warning("claim_failed", error=type(fault).__name__, messages=len(wanted))
+            await self._restore(batch)
             return
         took_s = clock.now_mono() - began_mono
         metrics.claim_seconds.observe(took_s)
@@ -162,18 +165,21 @@ class Claimer:
 
     async def _acknowledge(self, batch: list[_Asked], won: set[bytes]) -> None:
         """The leases are over; tokens of references whose slot was somebody else's go back to their buckets."""
-        calls = [
+        await _end_leases(
             self._parts.scheduler.ack(
                 asked.leased.lease_id,
                 [(item.reference, item.flow_key) for item in asked.leased.items if item.reference.id not in won],
             )
             for asked in batch
-        ]
-        for result in await asyncio.gather(*calls, return_exceptions=True):
-            if isinstance(result, IndexUnavailable):
-                continue  # the lease runs out by itself; its references find their slots closed
-            if isinstance(result, BaseException):
-                raise result
+        )
+
+    async def _restore(self, batch: list[_Asked]) -> None:
+        """Nothing was claimed: others may take the references at once, this process rests until the ledger may be back.
+
+        Meanwhile the batch still counts as pending, so that its sessions lease nothing more.
+        """
+        await _end_leases(self._parts.scheduler.restore(asked.leased.lease_id) for asked in batch)
+        await asyncio.sleep(random.uniform(_REST_S / 2, _REST_S))
 
     async def _close_overdue(self, batch: list[_Asked], won: set[bytes], now_at: int) -> None:
         """References past their deadline are closed where they were found (a sweep would find them later)."""
@@ -202,6 +208,13 @@ class Claimer:
 def claim_line(url: str) -> StoreLine:
     """The connection that claims are made on."""
     return StoreLine(url, PLANNER_SETTINGS)
+
+
+async def _end_leases(calls: Iterable[Coroutine[Any, Any, bool]]) -> None:
+    """Where the index is away a lease runs out by itself; references with closed slots are dropped at the claim."""
+    for result in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(result, BaseException) and not isinstance(result, IndexUnavailable):
+            raise result
 
 
 def _wanted(claims: Claims, reference: Reference) -> Wanted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from gateway.egress.pump import Orders, Pump
 from gateway.egress.stock import Stock, StockParts
 from gateway.egress.tls import tls_context
 from gateway.policy.holder import PolicyHolder
-from gateway.policy.rules.snapshot import Policy, Ramp, Session
+from gateway.policy.rules.snapshot import Policy, Ramp, Session, StatusOverride
 from gateway.policy.secrets import SecretMissing, resolve
 from gateway.telemetry import metrics
 from scheduler.store.scheduler import IndexUnavailable, Scheduler
@@ -215,7 +215,7 @@ class SessionLine:
             name = NAMES.get(refusal.command_status, f"0x{refusal.command_status:08x}")
             self.pump.last_error = f"bind refused: {name}"
             _log.error("bind_refused", session=self.session.name, status=name)
-            return consequence(refusal.command_status)
+            return consequence(refusal.command_status, self._status_overrides())
         except SecretMissing:
             self.pump.last_error = "the password cannot be resolved"
             _log.error("bind_without_password", session=self.session.name)
@@ -228,6 +228,10 @@ class SessionLine:
         finally:
             await self._parts.owner.release_account(account)
         return None
+
+    def _status_overrides(self) -> Mapping[int, StatusOverride]:
+        provider = self._parts.policies.current.providers.get(self.session.provider)
+        return {} if provider is None else provider.dialect.status_overrides
 
     async def _bind(self) -> None:
         self._enter("connecting")

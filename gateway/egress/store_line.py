@@ -7,19 +7,12 @@ from typing import Any, Final
 
 import asyncpg
 
-from gateway.ledger.connect import connect
+from gateway.ledger.connect import LEDGER_ERRORS, connect
 
 STATEMENT_S: Final = 10.0
 
-# Everything that means "the ledger did not take it": the caller keeps its work and comes again. asyncpg raises
-# InternalClientError where the server ends a connection between two messages of one statement.
-STORE_ERRORS: Final = (
-    OSError,
-    TimeoutError,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-)
+# Everything that means "the ledger did not take it": the caller keeps its work and comes again.
+STORE_ERRORS: Final = LEDGER_ERRORS
 
 
 class StoreLine:

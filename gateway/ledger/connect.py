@@ -11,6 +11,10 @@ _JSONB_VERSION = b"\x01"  # the wire form of jsonb is its version octet and the 
 _SERVER_SETTINGS = {"jit": "off", "application_name": "sluicegate", "timezone": "UTC"}
 _CONNECT_S = 10.0
 
+# What a statement raises when PostgreSQL is away, goes away under it or refuses it (asyncpg's internal error among
+# them: a connection that ends at the wrong octet raises it).
+LEDGER_ERRORS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
 
 async def connect(url: str, **options: Any) -> asyncpg.Connection[Any]:
     """One connection with the jsonb codec (dicts in and out).

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-import asyncpg
-
 from gateway import logs
+from gateway.ledger.connect import LEDGER_ERRORS
 from gateway.policy import secrets, versions
 from gateway.policy.applier import error_text
 from gateway.policy.rules.faults import PolicyInvalid
@@ -24,7 +23,6 @@ from gateway.telemetry import metrics
 LOOK_S = 1.0
 RETRY_S = 0.25
 FRESH_S = 3.0
-_UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 _log = logs.get("policy")
 
 OnChange = Callable[[Policy], None]
@@ -103,9 +101,9 @@ class PolicyHolder:
                     try:
                         await self._keep_looking(conn)
                     finally:
-                        with suppress(*_UNREACHABLE):
+                        with suppress(*LEDGER_ERRORS):
                             await conn.remove_listener(versions.CHANNEL, self._notified)
-            except _UNREACHABLE as error:
+            except LEDGER_ERRORS as error:
                 _log.warning("policy_look_failed", error=type(error).__name__)
             except Exception as error:
                 # A bug must not leave this process on an old version for ever: out of step, it says so and looks again.

@@ -9,7 +9,7 @@ from typing import Any, Final
 import asyncpg
 
 from gateway.ledger.claims import PLANNER_SETTINGS
-from gateway.ledger.connect import connect
+from gateway.ledger.connect import LEDGER_ERRORS, connect
 from gateway.ledger.merges import BATCH, CHANNEL, Merged, merge_batch, next_look_at, wake_waiting
 from gateway.logs import get
 from gateway.runtime import Runtime
@@ -45,7 +45,7 @@ class Merger:
                 await conn.execute(PLANNER_SETTINGS)
                 await conn.add_listener(CHANNEL, lambda *_: self._woken.set())
                 await self._serve(conn)
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+            except LEDGER_ERRORS as error:
                 log.warning("merge_lost_ledger", cause=type(error).__name__)
                 await self._pause(1.0)
             finally:

@@ -13,12 +13,10 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
-import asyncpg
-
 from gateway import logs
 from gateway.embedded import child
 from gateway.embedded.home import Home
-from gateway.ledger.connect import connect
+from gateway.ledger.connect import LEDGER_ERRORS, connect
 from gateway.ledger.migrate import migrate
 from gateway.operators.app import build_app, not_ready
 from gateway.operators.desk import Desk
@@ -37,7 +35,6 @@ from gateway.supervisor.stores import Stores
 READY_S = 15.0  # after that the greeting says what is missing: a carrier may stay away for hours
 _LOG_MAX = 64 << 20
 _log = logs.get("supervisor")
-_STORE_ERRORS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 _END_ROWS = """
 UPDATE processes SET ended_at = $1
  WHERE ended_at IS NULL AND ($2::integer IS NULL OR pid = $2) AND ($3::text IS NULL OR host = $3)
@@ -204,7 +201,7 @@ class Supervisor:
                     return
                 finally:
                     await connection.close()
-            except _STORE_ERRORS as error:
+            except LEDGER_ERRORS as error:
                 _log.warning("dead_process_not_told", pid=pid, error=type(error).__name__)
             await asyncio.sleep(0.5)
 
