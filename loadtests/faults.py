@@ -2,8 +2,8 @@
 
     python -m loadtests.faults --target egress --kills 3 --seed 1
 
-Each run starts a gateway of its own, sends at least 200 messages a second, kills at seeded random moments, waits
-until every accepted message has its end and compares client journal, ledger and carrier's journal.
+Each run starts a gateway of its own, sends at least 200 messages a second, strikes at seeded random moments while
+they flow, waits until every accepted message has its end and compares client journal, ledger and carrier's journal.
 """
 
 from __future__ import annotations
@@ -20,137 +20,187 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from loadtests.oracle import FINAL, CarrierSubmit, Findings, Kill, LedgerAttempt, LedgerMessage, judge
+from loadtests.evidence import collect, settle
+from loadtests.oracle import Findings, Kill, judge
 from loadtests.traffic import Traffic
 from loadtests.world import Shape, World
 
 TARGETS = ("api", "egress", "delivery", "postgres", "valkey")
+# flushall: the index loses everything; stores: PostgreSQL and Valkey at once.
+ALL_TARGETS = (*TARGETS, "flushall", "stores")
+_FLOWS_WITHIN_S = 30.0
+_FLOWING = 0.9  # of the offered rate
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One fault run."""
+    """One fault run: `kills` strikes at each target, in random order; `again` is the chance of a second strike each.
 
-    target: str
+    A second strike hits the same target while it starts anew.
+    """
+
+    targets: tuple[str, ...]
     kills: int
     seed: int
     rate_per_s: float = 220.0
-    between_s: tuple[float, float] = (2.5, 5.0)
+    between_s: tuple[float, float] = (0.5, 3.0)
+    again: float = 0.0
     settle_s: float = 60.0
     shape: Shape = field(default_factory=Shape)
 
 
-async def run(plan: Plan, home: Path) -> Findings:
+@dataclass(slots=True)
+class Outcome:
+    """What a run came to; rates are accepted messages per second in the second before each strike."""
+
+    plan: Plan
+    kills: list[Kill] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    offered_per_s: float = 0.0
+    longest_silence_s: float = 0.0
+    answers: dict[int, int] = field(default_factory=dict)
+    findings: Findings = field(default_factory=Findings)
+
+    @property
+    def violations(self) -> list[str]:
+        """Everything that was broken."""
+        return self.findings.violations
+
+
+async def run(plan: Plan, home: Path) -> Outcome:
     """Play one plan in `home` and judge it."""
-    dice = random.Random(plan.seed)
     world = World(home, plan.shape)
+    outcome = Outcome(plan)
     await world.start()
-    kills: list[Kill] = []
     try:
-        traffic = Traffic(world.url, world.key, plan.rate_per_s, plan.seed, f"{plan.target}{plan.seed}")
-        sending = asyncio.create_task(traffic.run_until_stopped())
-        await asyncio.sleep(3)
-        for _ in range(plan.kills):
-            await asyncio.sleep(dice.uniform(*plan.between_s))
-            kills.append(Kill(plan.target, int(time.time() * 1000)))
-            await asyncio.to_thread(world.kill, plan.target, dice.choice)
-        await asyncio.sleep(4)
-        traffic.stop()
-        await sending
-        messages, attempts = await settle(world, plan.settle_s)
-        found = judge(traffic.journal.accepted, messages, attempts, read_journal(world.journal_path), kills)
-        if len(traffic.journal.accepted) < plan.rate_per_s * 5:
-            found.violations.append(f"too little traffic to judge: {dict(traffic.journal.answers)}")
+        await _play(plan, world, outcome)
     finally:
         code = await world.stop()
     if code != 0:
-        found.violations.append(f"up ended with exit code {code}")
-    return found
+        outcome.violations.append(f"up ended with exit code {code}")
+    return outcome
 
 
-async def settle(world: World, timeout_s: float) -> tuple[list[LedgerMessage], list[LedgerAttempt]]:
-    """Wait until every message has its end (or is held in doubt), then read the ledger."""
-    end = time.monotonic() + timeout_s
-    ledger = await world.ledger()
-    try:
-        done = sorted(FINAL | {"unconfirmed"})
-        while time.monotonic() < end:
-            if await ledger.fetchval("SELECT count(*) FROM messages WHERE status <> ALL($1::text[])", done) == 0:
-                break
-            await asyncio.sleep(0.25)
-        rows = await ledger.fetch("SELECT id, client_ref, status, error, possible_duplicate, expires_at FROM messages")
-        claimed = await ledger.fetch("SELECT id, claimed_at, outcome, outcome_at FROM attempts WHERE kind = 'submit'")
-    finally:
-        await ledger.close()
-    messages = [
-        LedgerMessage(
-            id=f"msg_{r['id'].hex}",
-            client_ref=r["client_ref"],
-            status=r["status"],
-            error_code=json.loads(r["error"])["code"] if r["error"] else None,
-            possible_duplicate=r["possible_duplicate"],
-            expires_at=r["expires_at"],
-        )
-        for r in rows
-    ]
-    attempts = [LedgerAttempt(f"msg_{r['id'].hex}", r["claimed_at"], r["outcome"], r["outcome_at"]) for r in claimed]
-    return messages, attempts
+async def _play(plan: Plan, world: World, outcome: Outcome) -> None:
+    dice = random.Random(plan.seed)
+    traffic = Traffic(world.url, world.key, plan.rate_per_s, plan.seed, f"r{plan.seed}")
+    began_mono = time.monotonic()
+    sending = asyncio.create_task(traffic.run_until_stopped())
+    missing = []
+    for target in _order(plan, dice):
+        if not await _flows(traffic, plan.rate_per_s):
+            missing.append(f"no flow before the strike at {target}: {dict(traffic.journal.answers)}")
+        await asyncio.sleep(dice.uniform(*plan.between_s))
+        outcome.rates.append(traffic.journal.rate_per_s())
+        outcome.kills.append(await asyncio.to_thread(strike, world, target, dice))
+        if dice.random() < plan.again:
+            await asyncio.sleep(dice.uniform(0.05, 1.5))
+            outcome.kills.append(await asyncio.to_thread(strike, world, target, dice, repeated=True))
+    await _flows(traffic, plan.rate_per_s)
+    outcome.offered_per_s = traffic.journal.attempted / (time.monotonic() - began_mono)
+    traffic.stop()
+    await sending
+    await settle(world, plan.settle_s)
+    outcome.findings = judge(await collect(world, traffic.journal, outcome.kills))
+    outcome.violations.extend(missing)
+    outcome.longest_silence_s = traffic.journal.longest_silence_s()
+    outcome.answers = dict(traffic.journal.answers)
 
 
-def read_journal(path: Path) -> list[CarrierSubmit]:
-    """The carrier's journal: every submit_sm it saw."""
-    found = []
-    for line in path.read_text().splitlines():
-        entry: dict[str, Any] = json.loads(line)
-        if entry.get("event") == "submit":
-            found.append(CarrierSubmit(entry["body_prefix"].split(" ", 1)[0], entry["at"], entry["status"]))
-    return found
+def _order(plan: Plan, dice: random.Random) -> list[str]:
+    """Every target as often as asked, in rounds of random order."""
+    return [target for _ in range(plan.kills) for target in dice.sample(plan.targets, len(plan.targets))]
+
+
+async def _flows(traffic: Traffic, rate_per_s: float) -> bool:
+    """Wait until messages are accepted at the offered rate."""
+    end_mono = time.monotonic() + _FLOWS_WITHIN_S
+    while traffic.journal.rate_per_s() < _FLOWING * rate_per_s:
+        if time.monotonic() > end_mono:
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+def strike(world: World, target: str, dice: random.Random, *, repeated: bool = False) -> Kill:
+    """One fault, with the moments around it."""
+    if repeated:
+        _await_process(world, target)
+    began_at = _now_at()
+    if target == "flushall":
+        world.flush_index()
+    else:
+        world.kill(target, dice.choice)
+    return Kill(target, began_at, _now_at(), repeated)
+
+
+def _await_process(world: World, target: str) -> None:
+    """The supervisor starts it anew: there must be something to kill."""
+    end_mono = time.monotonic() + 20
+    while target != "flushall" and not world.pids(target) and time.monotonic() < end_mono:
+        time.sleep(0.02)
+
+
+def _now_at() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def main() -> int:
     """Run the asked plans, print a table, write a dated JSON file; 1 when a promise broke."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--target", action="append", choices=TARGETS, help="default: all")
-    parser.add_argument("--kills", type=int, default=3)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", action="append", choices=ALL_TARGETS, help="default: each of them in turn")
+    parser.add_argument("--together", action="store_true", help="all targets in one run, in random order")
+    parser.add_argument("--kills", type=int, default=3, help="strikes per target")
+    parser.add_argument("--again", type=float, default=0.0, help="chance of a second strike during the restart")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--rate", type=float, default=220.0)
+    parser.add_argument("--rate", type=float, default=220.0, help="messages per second")
+    parser.add_argument("--sessions", type=int, default=2)
+    parser.add_argument("--egress", type=int, default=1, help="egress processes")
     parser.add_argument("--keep", type=Path, help="run here and keep the logs")
     parser.add_argument("--out", type=Path, default=Path("results"))
     asked = parser.parse_args()
+    targets = tuple(asked.target or ALL_TARGETS)
+    shape = Shape(sessions=asked.sessions, egress=asked.egress)
     rows: list[dict[str, Any]] = []
-    for target in asked.target or TARGETS:
-        plan = Plan(target, asked.kills, asked.seed, asked.rate)
-        with tempfile.TemporaryDirectory(prefix=f"sluicegate-{target}-") as scratch:
-            home = (asked.keep / f"{target}-{asked.seed}") if asked.keep else Path(scratch)
-            found = asyncio.run(run(plan, home))
-        rows.append({"target": target, "seed": asked.seed, "kills": asked.kills, **asdict(found)})
-        print_row(rows[-1], header=len(rows) == 1)
+    for group in [targets] if asked.together else [(target,) for target in targets]:
+        plan = Plan(group, asked.kills, asked.seed, asked.rate, again=asked.again, shape=shape)
+        with tempfile.TemporaryDirectory(prefix="sluicegate-faults-") as scratch:
+            home = (asked.keep / f"{'-'.join(group)}-{asked.seed}") if asked.keep else Path(scratch)
+            outcome = asyncio.run(run(plan, home))
+        rows.append(asdict(outcome))
+        print_row(outcome, header=len(rows) == 1)
     asked.out.mkdir(parents=True, exist_ok=True)
     out = asked.out / f"faults-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
     out.write_text(json.dumps(rows, indent=1))
     sys.stdout.write(f"written to {out}\n")
-    return 1 if any(row["violations"] for row in rows) else 0
+    return 1 if any(row["findings"]["violations"] for row in rows) else 0
 
 
-def print_row(row: dict[str, Any], *, header: bool) -> None:
+def print_row(outcome: Outcome, *, header: bool) -> None:
     """One line of the table; violations below it."""
-    names = (
-        "target",
-        "kills",
-        "seed",
-        "accepted",
-        "delivered",
-        "in_flight_at_kills",
-        "flagged",
-        "doubles",
-        "in_doubt",
-        "expired",
-    )
+    found = outcome.findings
+    cells = {
+        "target": "+".join(outcome.plan.targets),
+        "seed": outcome.plan.seed,
+        "kills": len(outcome.kills),
+        "rate": f"{outcome.offered_per_s:.0f}",
+        "accepted": found.accepted,
+        "delivered": found.delivered,
+        "in_flight": f"{min(found.in_flight, default=0)}-{max(found.in_flight, default=0)}",
+        "doubts": sum(found.doubts),
+        "flagged": found.flagged,
+        "doubles": found.doubles,
+        "in_doubt": found.in_doubt,
+        "expired": found.expired,
+        "silence_s": f"{outcome.longest_silence_s:.1f}",
+        "violations": len(found.violations),
+    }
     if header:
-        sys.stdout.write("  ".join(f"{n:>9}" for n in names) + "  violations\n")
-    sys.stdout.write("  ".join(f"{row[n]!s:>{max(9, len(n))}}" for n in names) + f"  {len(row['violations'])}\n")
-    for violation in row["violations"]:
+        sys.stdout.write("  ".join(f"{name:>9}" for name in cells) + "\n")
+    sys.stdout.write("  ".join(f"{cell!s:>{max(9, len(name))}}" for name, cell in cells.items()) + "\n")
+    for violation in found.violations:
         sys.stdout.write(f"    ! {violation}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ class Traffic:
                 pause_s = min(2.0, pause_s * 2)
             await asyncio.sleep(pause_s * random.uniform(0.8, 1.2))
         self.journal.given_up.append(ref)
-        if not unanswered:
+        if not unanswered and ref not in self.journal.accepted:
             self.journal.refused.add(ref)
         return False
 

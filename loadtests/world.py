@@ -12,11 +12,13 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+import redis
 
 ROOT = Path(__file__).resolve().parent.parent
 SLUICEGATE = Path(sys.executable).with_name("sluicegate")
@@ -46,7 +48,7 @@ routes:
 """
 SESSION = (
     "      {name}: {{host: 127.0.0.1, port: {port}, system_id: load, password: secret, bind: transceiver, "
-    "window: {window}, response_timeout: 5s, reconnect: {{base: 200ms, max: 2s}}}}"
+    "window: {window}, response_timeout: {response_timeout_ms}ms, reconnect: {{base: 200ms, max: 2s}}}}"
 )
 
 
@@ -68,13 +70,29 @@ async def wait_for(true: Callable[[], bool], what: str, timeout_s: float) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What kind of world: sessions, windows, the carrier's manners."""
+    """What kind of world: sessions, windows, processes, the carrier's manners (`carrier`: more lines of its script).
+
+    The carrier takes its time with answers, so that at 200 messages a second dozens are in flight at any moment.
+    `egress` processes run under the supervisor, `strays` more without one: their death is noticed by others alone.
+    """
 
     sessions: int = 2
-    window: int = 10
-    answer_delay_ms: int = 20
+    window: int = 50
+    response_timeout_ms: int = 10_000
+    answer_delay_ms: int = 120
     receipt_delay_ms: int = 200
     egress: int = 1
+    strays: int = 0
+    carrier: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A living egress process and the sessions that it says it holds."""
+
+    process_id: int
+    pid: int
+    holds: frozenset[str]
 
 
 class World:
@@ -89,15 +107,15 @@ class World:
         self.key = ""
         self._up: subprocess.Popen[bytes] | None = None
         self._carrier: subprocess.Popen[bytes] | None = None
-        self._extra: list[subprocess.Popen[bytes]] = []
+        self._strays: list[subprocess.Popen[bytes]] = []
 
     @property
     def data_dir(self) -> Path:
         """Where the embedded stores of this run live."""
         return self.home / "data"
 
-    def _spawn(self, name: str, *words: str) -> subprocess.Popen[bytes]:
-        env = {k: v for k, v in os.environ.items() if not k.startswith("SLUICEGATE_")}
+    def _spawn(self, name: str, *words: str, **settings: str) -> subprocess.Popen[bytes]:
+        env = {k: v for k, v in os.environ.items() if not k.startswith("SLUICEGATE_")} | settings
         with (self.home / f"{name}.log").open("ab") as log:
             return subprocess.Popen([str(SLUICEGATE), *words], stdout=log, stderr=log, env=env, cwd=self.home)
 
@@ -107,13 +125,19 @@ class World:
         script.write_text(
             f"journal: {self.journal_path}\nanswer_delay_ms: {self.shape.answer_delay_ms}\n"
             f"receipt_delay_ms: {self.shape.receipt_delay_ms}\n"
+            + "".join(f"{name}: {value}\n" for name, value in self.shape.carrier)
         )
         self._carrier = self._spawn("carrier", "carrier-sim", "--port", str(self.carrier_port), "--script", str(script))
 
     def write_policy(self) -> Path:
         """The policy of this run."""
         sessions = "\n".join(
-            SESSION.format(name=f"s{n}", port=self.carrier_port, window=self.shape.window)
+            SESSION.format(
+                name=f"s{n}",
+                port=self.carrier_port,
+                window=self.shape.window,
+                response_timeout_ms=self.shape.response_timeout_ms,
+            )
             for n in range(1, self.shape.sessions + 1)
         )
         path = self.home / "policy.yaml"
@@ -129,11 +153,17 @@ class World:
             "up",
             *("up", "--policy", str(policy), "--data-dir", str(self.data_dir), "--port", str(self.port)),
             *("--admin-port", str(self.admin_port), "--api-workers", "1"),
+            SLUICEGATE_EGRESS_WORKERS=str(self.shape.egress),
         )
         await wait_for(self.ready, "the gateway is ready", 60)
         self.key = self.command("key", "create", "load", "--scope", "send", "--scope", "read").strip()
-        for n in range(1, self.shape.egress):
-            self._extra.append(self._spawn(f"egress-extra-{n}", "egress", "--data-dir", str(self.data_dir)))
+        for _ in range(self.shape.strays):
+            self.add_stray()
+
+    def add_stray(self) -> None:
+        """One more egress process, which no supervisor looks after."""
+        name = f"stray-{len(self._strays) + 1}"
+        self._strays.append(self._spawn(name, "egress", "--worker", name, "--data-dir", str(self.data_dir)))
 
     def ready(self) -> bool:
         """Whether /readyz says so."""
@@ -169,20 +199,30 @@ class World:
         run = json.loads((self.data_dir / "run.json").read_text())
         return await asyncpg.connect(run["database_url"])
 
+    async def holders(self) -> list[Holder]:
+        """Egress processes that have not ended, by their own last report."""
+        ledger = await self.ledger()
+        try:
+            rows = await ledger.fetch(
+                "SELECT id, pid, report FROM processes WHERE role = 'egress' AND ended_at IS NULL"
+            )
+        finally:
+            await ledger.close()
+        return [Holder(r["id"], r["pid"], frozenset(json.loads(r["report"]).get("holds", ()))) for r in rows]
+
     def pids(self, target: str) -> list[int]:
-        """Processes of a role or store under this run's supervisor, by their command lines."""
+        """Processes of a role or store of this run, by their command lines; `stores` is both."""
         assert self._up is not None
-        marks = {
-            "postgres": "/bin/postgres",
-            "valkey": "valkey-server",
-            "api": " api ",
-            "egress": " egress ",
-            "delivery": " delivery ",
-        }
+        if target == "stores":
+            return self.pids("postgres") + self.pids("valkey")
+        if target == "stray":
+            return [stray.pid for stray in self._strays if stray.poll() is None]
+        marks = {"postgres": "/bin/postgres", "valkey": "valkey-server"}
+        mark = marks.get(target, f" {target} ")
         found = []
         for pid in _descendants(self._up.pid):
             words = _command_line(pid)
-            if marks[target] in words or (target == "postgres" and words.startswith("postgres:")):
+            if mark in words or (target == "postgres" and words.startswith("postgres:")):
                 found.append(pid)
         return found
 
@@ -191,28 +231,42 @@ class World:
         pids = self.pids(target)
         if not pids:
             raise RuntimeError(f"no process of {target} is running")
-        chosen = pids if target in ("postgres", "valkey") else [dice(pids) if dice else pids[0]]
+        whole = target in ("postgres", "valkey", "stores")
+        chosen = pids if whole else [dice(pids) if dice else pids[0]]
         for pid in chosen:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         return chosen
+
+    def flush_index(self) -> None:
+        """FLUSHALL: everything that the index knew is gone, scripts included."""
+        run = json.loads((self.data_dir / "run.json").read_text())
+        with redis.Redis.from_url(run["redis_url"]) as client:
+            client.flushall()
+            client.script_flush()
 
     async def stop(self) -> int:
         """SIGTERM to everything; the exit code of `up`."""
-        for extra in self._extra:
-            extra.send_signal(signal.SIGTERM)
+        for stray in self._strays:
+            await asyncio.to_thread(_end, stray, 30)
         code = 0
         if self._up is not None:
             if self._up.poll() is None:
                 self._up.send_signal(signal.SIGTERM)
             code = await asyncio.to_thread(self._up.wait, 60)
-        for process in (*self._extra, self._carrier):
-            if process is not None and process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                await asyncio.to_thread(process.wait, 30)
+        if self._carrier is not None:
+            await asyncio.to_thread(_end, self._carrier, 30)
         return code
+
+
+def _end(process: subprocess.Popen[bytes], within_s: float) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _descendants(root: int) -> list[int]:

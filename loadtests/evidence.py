@@ -1,0 +1,86 @@
+"""Collects what every side of a run wrote down, for the oracle."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from loadtests.oracle import FINAL, CarrierSubmit, Evidence, Kill, LedgerAttempt, LedgerMessage
+from loadtests.traffic import ClientJournal
+from loadtests.world import World
+
+_OPEN = """
+SELECT (SELECT count(*) FROM messages WHERE status <> ALL ($1::text[]))
+     + (SELECT count(*) FROM attempts WHERE outcome IS NULL)
+"""
+_MESSAGES = "SELECT id, client_ref, status, error, possible_duplicate, expires_at, sweep_at FROM messages"
+_ATTEMPTS = "SELECT id, claimed_at, outcome, outcome_at FROM attempts WHERE kind = 'submit' ORDER BY id, slot"
+
+
+async def settle(world: World, timeout_s: float) -> bool:
+    """Wait until every message has its end or is held in doubt, and no claim is open."""
+    end_mono = time.monotonic() + timeout_s
+    ledger = await world.ledger()
+    try:
+        done = sorted(FINAL | {"unconfirmed"})
+        while await ledger.fetchval(_OPEN, done) > 0:
+            if time.monotonic() > end_mono:
+                return False
+            await asyncio.sleep(0.25)
+    finally:
+        await ledger.close()
+    return True
+
+
+async def collect(world: World, client: ClientJournal, kills: Sequence[Kill]) -> Evidence:
+    """Everything that is known of a run."""
+    ledger = await world.ledger()
+    try:
+        messages = [
+            LedgerMessage(
+                id=f"msg_{r['id'].hex}",
+                client_ref=r["client_ref"],
+                status=r["status"],
+                error_code=json.loads(r["error"])["code"] if r["error"] else None,
+                possible_duplicate=r["possible_duplicate"],
+                expires_at=r["expires_at"],
+                sweep_at=r["sweep_at"],
+            )
+            for r in await ledger.fetch(_MESSAGES)
+        ]
+        attempts = [
+            LedgerAttempt(f"msg_{r['id'].hex}", r["claimed_at"], r["outcome"], r["outcome_at"])
+            for r in await ledger.fetch(_ATTEMPTS)
+        ]
+    finally:
+        await ledger.close()
+    await asyncio.sleep(0.2)  # the carrier writes its journal in small batches
+    return Evidence(
+        accepted=client.accepted,
+        messages=messages,
+        attempts=attempts,
+        submits=read_journal(world.journal_path),
+        kills=kills,
+        refused=frozenset(client.refused),
+        contradicted=client.contradicted,
+    )
+
+
+def read_journal(path: Path) -> list[CarrierSubmit]:
+    """The carrier's journal: every submit_sm it saw."""
+    found = []
+    for line in path.read_text().splitlines():
+        entry: dict[str, Any] = json.loads(line)
+        if entry.get("event") == "submit":
+            found.append(CarrierSubmit(entry["body_prefix"].split(" ", 1)[0], entry["at"], entry["status"]))
+    return found
+
+
+def binds_since(path: Path, since_at: int) -> int:
+    """How many binds the carrier accepted after a moment (UTC ms)."""
+    entries = [json.loads(line) for line in path.read_text().splitlines() if '"event":"bind"' in line]
+    return sum(1 for entry in entries if entry["status"] == 0 and entry["at"] >= since_at)
