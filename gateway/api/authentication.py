@@ -10,7 +10,7 @@ from gateway.admission.problems import AUTH_REQUIRED, STORAGE, Problem
 from gateway.api.desk import TenantRef
 from gateway.api.exchange import Exchange
 from gateway.clock import Clock
-from gateway.ledger.acceptance import LEDGER_ERRORS
+from gateway.ledger.connect import LEDGER_ERRORS
 from gateway.ledger.keys import Key, KeyRing
 
 _BEARER: Final = "bearer "

@@ -35,7 +35,6 @@ from gateway.domain import ids
 from gateway.ledger import idempotency
 from gateway.ledger.acceptance import (
     BUSY,
-    LEDGER_ERRORS,
     WON,
     WRITERS,
     Acceptance,
@@ -43,6 +42,7 @@ from gateway.ledger.acceptance import (
     LedgerOverloaded,
     LedgerUnavailable,
 )
+from gateway.ledger.connect import LEDGER_ERRORS
 from gateway.ledger.idempotency import Kept, KeyPlace
 from gateway.policy.rules.snapshot import Policy, Tenant
 from gateway.runtime import Runtime

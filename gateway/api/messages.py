@@ -21,7 +21,7 @@ from gateway.api.exchange import Exchange
 from gateway.domain import ids, states
 from gateway.domain.message import message_object, parts, timeline
 from gateway.ledger import cancellation, queries
-from gateway.ledger.acceptance import LEDGER_ERRORS
+from gateway.ledger.connect import LEDGER_ERRORS
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.runtime import Runtime
 from scheduler.store.scheduler import IndexUnavailable

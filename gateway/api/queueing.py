@@ -14,7 +14,7 @@ from uuid import UUID
 import asyncpg
 
 from gateway import logs
-from gateway.ledger.acceptance import LEDGER_ERRORS
+from gateway.ledger.connect import LEDGER_ERRORS
 from scheduler.core.records import Entry
 from scheduler.store.scheduler import IndexUnavailable, Scheduler
 

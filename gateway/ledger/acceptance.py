@@ -19,6 +19,7 @@ import orjson
 
 from gateway import logs
 from gateway.domain import ids
+from gateway.ledger.connect import LEDGER_ERRORS
 from gateway.ledger.idempotency import KeyPlace
 from scheduler.core.records import Entry, pack_batch
 
@@ -27,13 +28,6 @@ WAITING_ROWS_MAX: Final = 20_000
 WRITERS: Final = 2
 
 WON, LOST, BUSY = "won", "lost", "busy"
-LEDGER_ERRORS: Final = (
-    OSError,
-    TimeoutError,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-)
 _REPEATABLE: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _REPEATS_MAX = 3
 _ACQUIRE_S, _COMMIT_S = 0.25, 2.5
