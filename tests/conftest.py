@@ -23,6 +23,9 @@ from gateway.embedded.home import Home
 from gateway.embedded.postgres import PostgresServer
 from gateway.embedded.valkey import ValkeyServer
 from gateway.ledger.migrate import migrate
+from tests.steady_parser import steady_parser
+
+steady_parser()
 
 T = TypeVar("T")
 _TEMPLATE = "sluicegate_template"
