@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ _OPEN = """
 SELECT (SELECT count(*) FROM messages WHERE status <> ALL ($1::text[]))
      + (SELECT count(*) FROM attempts WHERE outcome IS NULL)
 """
+_TAIL_OCTETS = 1 << 19
 _MESSAGES = "SELECT id, client_ref, status, error, possible_duplicate, expires_at, sweep_at FROM messages"
 _ATTEMPTS = "SELECT id, claimed_at, outcome, outcome_at FROM attempts WHERE kind = 'submit' ORDER BY id, slot"
 
@@ -78,6 +80,20 @@ def read_journal(path: Path) -> list[CarrierSubmit]:
         if entry.get("event") == "submit":
             found.append(CarrierSubmit(entry["body_prefix"].split(" ", 1)[0], entry["at"], entry["status"]))
     return found
+
+
+def submits_per_s(path: Path, within_s: float = 1.0) -> float:
+    """How many submit_sm the carrier saw per second during the last `within_s`, from the end of its journal."""
+    with path.open("rb") as journal:
+        journal.seek(max(0, path.stat().st_size - _TAIL_OCTETS))
+        lines = journal.read().splitlines()[1:]
+    since_at = time.time() * 1000 - within_s * 1000
+    return sum(1 for line in lines if b'"event":"submit"' in line and json.loads(line)["at"] >= since_at) / within_s
+
+
+def longest_gap_s(submits: Sequence[CarrierSubmit]) -> float:
+    """The longest time in which the carrier saw no submit_sm."""
+    return max((later.at - one.at for one, later in itertools.pairwise(submits)), default=0) / 1000
 
 
 def binds_since(path: Path, since_at: int) -> int:

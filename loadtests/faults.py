@@ -20,15 +20,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from loadtests.evidence import collect, settle
+from loadtests.evidence import collect, longest_gap_s, settle, submits_per_s
 from loadtests.oracle import Findings, Kill, judge
 from loadtests.traffic import Traffic
-from loadtests.world import Shape, World
+from loadtests.world import Shape, World, kill
 
 TARGETS = ("api", "egress", "delivery", "postgres", "valkey")
 # flushall: the index loses everything; stores: PostgreSQL and Valkey at once.
 ALL_TARGETS = (*TARGETS, "flushall", "stores")
 _FLOWS_WITHIN_S = 30.0
+_FORGET_S = 1.0  # what flowed before a strike says nothing of what flows after it
 _FLOWING = 0.9  # of the offered rate
 
 
@@ -57,7 +58,8 @@ class Outcome:
     kills: list[Kill] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     offered_per_s: float = 0.0
-    longest_silence_s: float = 0.0
+    door_silence_s: float = 0.0
+    carrier_silence_s: float = 0.0
     answers: dict[int, int] = field(default_factory=dict)
     findings: Findings = field(default_factory=Findings)
 
@@ -88,22 +90,25 @@ async def _play(plan: Plan, world: World, outcome: Outcome) -> None:
     sending = asyncio.create_task(traffic.run_until_stopped())
     missing = []
     for target in _order(plan, dice):
-        if not await _flows(traffic, plan.rate_per_s):
+        await asyncio.sleep(_FORGET_S + dice.uniform(*plan.between_s))
+        if not await _flows(world, traffic):
             missing.append(f"no flow before the strike at {target}: {dict(traffic.journal.answers)}")
-        await asyncio.sleep(dice.uniform(*plan.between_s))
         outcome.rates.append(traffic.journal.rate_per_s())
         outcome.kills.append(await asyncio.to_thread(strike, world, target, dice))
         if dice.random() < plan.again:
             await asyncio.sleep(dice.uniform(0.05, 1.5))
             outcome.kills.append(await asyncio.to_thread(strike, world, target, dice, repeated=True))
-    await _flows(traffic, plan.rate_per_s)
+    await asyncio.sleep(_FORGET_S)
+    await _flows(world, traffic)
     outcome.offered_per_s = traffic.journal.attempted / (time.monotonic() - began_mono)
     traffic.stop()
     await sending
     await settle(world, plan.settle_s)
-    outcome.findings = judge(await collect(world, traffic.journal, outcome.kills))
+    evidence = await collect(world, traffic.journal, outcome.kills)
+    outcome.findings = judge(evidence)
     outcome.violations.extend(missing)
-    outcome.longest_silence_s = traffic.journal.longest_silence_s()
+    outcome.door_silence_s = traffic.journal.longest_silence_s()
+    outcome.carrier_silence_s = longest_gap_s(evidence.submits)
     outcome.answers = dict(traffic.journal.answers)
 
 
@@ -112,10 +117,10 @@ def _order(plan: Plan, dice: random.Random) -> list[str]:
     return [target for _ in range(plan.kills) for target in dice.sample(plan.targets, len(plan.targets))]
 
 
-async def _flows(traffic: Traffic, rate_per_s: float) -> bool:
-    """Wait until messages are accepted at the offered rate."""
-    end_mono = time.monotonic() + _FLOWS_WITHIN_S
-    while traffic.journal.rate_per_s() < _FLOWING * rate_per_s:
+async def _flows(world: World, traffic: Traffic) -> bool:
+    """Wait until messages are accepted, and arrive at the carrier, at the offered rate."""
+    end_mono, wanted = time.monotonic() + _FLOWS_WITHIN_S, _FLOWING * traffic.rate_per_s
+    while traffic.journal.rate_per_s() < wanted or submits_per_s(world.journal_path) < wanted:
         if time.monotonic() > end_mono:
             return False
         await asyncio.sleep(0.05)
@@ -126,11 +131,11 @@ def strike(world: World, target: str, dice: random.Random, *, repeated: bool = F
     """One fault, with the moments around it."""
     if repeated:
         _await_process(world, target)
+    pids = world.victims(target, dice.choice) if target != "flushall" else []
     began_at = _now_at()
     if target == "flushall":
         world.flush_index()
-    else:
-        world.kill(target, dice.choice)
+    kill(pids)
     return Kill(target, began_at, _now_at(), repeated)
 
 
@@ -192,7 +197,7 @@ def print_row(outcome: Outcome, *, header: bool) -> None:
         "doubles": found.doubles,
         "in_doubt": found.in_doubt,
         "expired": found.expired,
-        "silence_s": f"{outcome.longest_silence_s:.1f}",
+        "silences_s": f"{outcome.door_silence_s:.1f}/{outcome.carrier_silence_s:.1f}",
         "violations": len(found.violations),
     }
     if header:

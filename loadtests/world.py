@@ -226,17 +226,12 @@ class World:
                 found.append(pid)
         return found
 
-    def kill(self, target: str, dice: Callable[[list[int]], int] | None = None) -> list[int]:
-        """SIGKILL: one process of a role, or the whole of a store."""
+    def victims(self, target: str, dice: Callable[[list[int]], int]) -> list[int]:
+        """Whom a strike hits: one process of a role, or the whole of a store."""
         pids = self.pids(target)
         if not pids:
             raise RuntimeError(f"no process of {target} is running")
-        whole = target in ("postgres", "valkey", "stores")
-        chosen = pids if whole else [dice(pids) if dice else pids[0]]
-        for pid in chosen:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return chosen
+        return pids if target in ("postgres", "valkey", "stores") else [dice(pids)]
 
     def flush_index(self) -> None:
         """FLUSHALL: everything that the index knew is gone, scripts included."""
@@ -257,6 +252,13 @@ class World:
         if self._carrier is not None:
             await asyncio.to_thread(_end, self._carrier, 30)
         return code
+
+
+def kill(pids: list[int]) -> None:
+    """SIGKILL to each; one that is gone already is no fault."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _end(process: subprocess.Popen[bytes], within_s: float) -> None:
