@@ -153,6 +153,23 @@ CREATE TABLE carrier_ids_2 PARTITION OF carrier_ids FOR VALUES WITH (MODULUS 4, 
 CREATE TABLE carrier_ids_3 PARTITION OF carrier_ids FOR VALUES WITH (MODULUS 4, REMAINDER 3);
 CREATE INDEX carrier_ids_by_message ON carrier_ids (id);
 
+-- Submits that may be at a carrier under an id that nobody told us: the answer was lost, or named none.
+-- A receipt that no carrier id explains may be of one of these.
+CREATE TABLE unnamed_submits (
+    day         date NOT NULL,
+    id          uuid NOT NULL,
+    slot        smallint NOT NULL,
+    part        smallint NOT NULL,
+    provider    text NOT NULL,
+    recipient   text NOT NULL,
+    sender      text NOT NULL,
+    earliest_at bigint NOT NULL,            -- the submit left between these two instants, if it left
+    latest_at   bigint NOT NULL,
+    PRIMARY KEY (day, id, slot, part)
+);
+CREATE INDEX unnamed_submits_by_address ON unnamed_submits (provider, right(recipient, 7));
+CREATE INDEX unnamed_submits_to_delete ON unnamed_submits (latest_at);
+
 CREATE TABLE idempotency (
     tenant_id   integer NOT NULL,
     endpoint    text NOT NULL,              -- messages | batch
@@ -207,6 +224,7 @@ CREATE TABLE receipts (
     state       text,                       -- enroute accepted delivered undeliverable expired deleted rejected unknown skipped; null: not readable
     error_code  text,
     done_at     bigint,                     -- the carrier's time, UTC ms
+    submitted_at bigint,                    -- when the carrier says it took the message, UTC ms
     raw         bytea NOT NULL,             -- the PDU body as it came
     next_try_at bigint,                     -- unmatched: when to look again; null once merged
     tries       integer NOT NULL DEFAULT 0,

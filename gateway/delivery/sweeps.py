@@ -102,9 +102,11 @@ class Sweeper:
                 ahead = await sweeps.keep_partitions(conn, now_at, DAYS_AHEAD)
                 metrics.partitions_ahead_days.set(ahead)
             await self._end_silent(conn, now_at)
-            retention_ms = rt.policies.current.receipts.inbox_retention_ms
+            receipts = rt.policies.current.receipts
             deleted = await sweeps.forget_idempotency(conn, now_at)
-            deleted = max(deleted, await sweeps.forget_receipts(conn, now_at - retention_ms))
+            deleted = max(deleted, await sweeps.forget_receipts(conn, now_at - receipts.inbox_retention_ms))
+            ids_kept_ms = receipts.cutoff_ms + receipts.inbox_retention_ms
+            deleted = max(deleted, await sweeps.forget_carrier_ids(conn, now_at - ids_kept_ms))
             deleted = max(deleted, await sweeps.forget_callbacks(conn, now_at - _KEEP_GIVEN_UP_MS))
             await sweeps.forget_processes(conn, now_at - _KEEP_PROCESSES_MS)
         return 1.0 if deleted >= sweeps.DELETE_BATCH else _HOUSE_S

@@ -21,6 +21,8 @@ _SEVERITY: Final[Mapping[str, int]] = {
     "delivered": 4,
 }
 FINAL_WORDS: Final = frozenset(_SEVERITY)
+# Words that only a carrier can say that has taken the part; `unknown` and `skipped` may be about what it never saw.
+PROVING_WORDS: Final = FINAL_WORDS | {"enroute", "accepted"}
 # How far a word that is not final says the message came; `unknown` and `skipped` come after what was known before.
 _PROGRESS: Final[Mapping[str, int]] = {"enroute": 0, "accepted": 1, "skipped": 2, "unknown": 3}
 _NEVER: Final = 1 << 62

@@ -1,7 +1,8 @@
-"""Which message a receipt speaks of: pure choices over candidates of the same carrier id (design section 4)."""
+"""Which message a receipt speaks of: pure choices, by carrier id or else by address (design section 4)."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -14,6 +15,13 @@ FIRST_BACK_OFF_MS: Final = 1_000
 LAST_BACK_OFF_MS: Final = 6 * 3_600_000
 # Fewer digits than this do not name a handset: a short code or a placeholder that a carrier echoes.
 _TELLING_DIGITS: Final = 7
+# A receipt is matched by its address only once its carrier id had this long to be stored by the answer's own road.
+FAIR_CHANCE_MS: Final = 2_000
+# Carriers tell whole minutes on clocks of their own.
+_CARRIER_CLOCK_MS: Final = 5 * 60_000
+# Our own instants are of one clock, measured in several processes.
+_OWN_CLOCK_MS: Final = 1_000
+_ID_DIGITS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,38 @@ class Candidate:
     part: int
     recipient: str
     sent_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A submit that may be at the carrier under an id that nobody told us.
+
+    It left between `earliest_at` and `latest_at` (UTC ms), if it left.
+    """
+
+    day: date
+    message_id: UUID
+    slot: int
+    part: int
+    provider: str
+    recipient: str
+    sender: str
+    earliest_at: int
+    latest_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A receipt that no carrier id explains. `submitted_at` and `done_at` (UTC ms) are of the carrier's clock."""
+
+    id: int
+    provider: str
+    carrier_id: str | None
+    recipient: str
+    sender: str
+    received_at: int
+    submitted_at: int | None = None
+    done_at: int | None = None
 
 
 def same_number(one: str, other: str) -> bool:
@@ -49,6 +89,71 @@ def choose(candidates: Sequence[Candidate], recipient: str | None) -> Candidate 
     return max(fitting, key=lambda one: (one.sent_at, one.message_id.int, one.slot), default=None)
 
 
+def match_by_address(strays: Sequence[Stray], submits: Sequence[Submit], cutoff_ms: int) -> dict[int, Submit]:
+    """Receipt id -> the one submit it can be about, by provider, handset, sender and time of the submit.
+
+    A receipt that could be about two messages, or two parts of one, is left alone, and so are receipts of several
+    carrier ids that ask for fewer submits than they are: one submit has one id. All submits without a known id count,
+    whatever became of their messages; the caller decides whether the message may still be told.
+    """
+    wanted: dict[tuple[date, UUID, int], dict[object, list[Stray]]] = defaultdict(lambda: defaultdict(list))
+    slots: dict[tuple[date, UUID, int], list[Submit]] = {}
+    for stray in strays:
+        fitting = [one for one in submits if could_be_about(stray, one, cutoff_ms)]
+        places = {(one.day, one.message_id, one.part) for one in fitting}
+        if len(places) != 1:
+            continue
+        (place,) = places
+        known = slots.get(place, [])
+        slots[place] = known + [one for one in fitting if one not in known]
+        wanted[place][stray.carrier_id or stray.id].append(stray)
+    found: dict[int, Submit] = {}
+    for place, by_id in wanted.items():
+        if len(by_id) > len(slots[place]):
+            continue
+        open_slots = sorted(slots[place], key=lambda one: (one.earliest_at, one.slot))
+        for same_id in sorted(by_id.values(), key=lambda group: min((one.received_at, one.id) for one in group)):
+            taken = next((one for one in open_slots if all(could_be_about(s, one, cutoff_ms) for s in same_id)), None)
+            if taken is not None:
+                open_slots.remove(taken)
+                found.update((stray.id, taken) for stray in same_id)
+    return found
+
+
+def could_be_about(stray: Stray, submit: Submit, cutoff_ms: int) -> bool:
+    """Whether address and time allow the receipt to be about the submit; what the receipt does not tell decides no."""
+    if stray.provider != submit.provider:
+        return False
+    if not same_number(stray.recipient, submit.recipient) or not _same_sender(stray.sender, submit.sender):
+        return False
+    if not submit.earliest_at - _OWN_CLOCK_MS <= stray.received_at <= submit.latest_at + cutoff_ms:
+        return False
+    since, until = submit.earliest_at - _CARRIER_CLOCK_MS, submit.latest_at + _CARRIER_CLOCK_MS
+    if stray.submitted_at is not None and not since <= stray.submitted_at <= until:
+        return False
+    return stray.done_at is None or stray.done_at >= since
+
+
+def could_own(stray: Stray, provider: str, recipient: str, claimed_at: int) -> bool:
+    """Whether the receipt may be of a submit that is claimed and not answered yet."""
+    claimed_before = claimed_at <= stray.received_at + _OWN_CLOCK_MS
+    return claimed_before and provider == stray.provider and same_number(stray.recipient, recipient)
+
+
+def other_base(carrier_id: str) -> tuple[str, ...]:
+    """The normal forms that an id takes when one side writes hexadecimal and the other decimal.
+
+    An id that is known in the other base belongs to a message that was answered: the dialect is wrong, no doubt here.
+    """
+    forms = set()
+    if carrier_id.isascii() and len(carrier_id) <= _ID_DIGITS_MAX:
+        if carrier_id.isdecimal():
+            forms.add(f"{int(carrier_id):x}")
+        if all(digit in "0123456789abcdef" for digit in carrier_id) and carrier_id:
+            forms.add(str(int(carrier_id, 16)))
+    return tuple(sorted(forms - {carrier_id}))
+
+
 def next_look_ms(age_ms: int) -> int:
     """How long an unmatched receipt of this age waits before it is looked at again (design section 4)."""
     if age_ms < YOUNG_MS:
@@ -58,3 +163,12 @@ def next_look_ms(age_ms: int) -> int:
 
 def _digits(number: str) -> str:
     return "".join(filter(str.isdigit, number))
+
+
+def _same_sender(one: str, other: str) -> bool:
+    """Senders are names, short codes (to the digit) or numbers in any form."""
+    if not one or not other:
+        return False
+    if one.casefold() == other.casefold() or same_number(one, other):
+        return True
+    return one.lstrip("+").isdecimal() and one.lstrip("+") == other.lstrip("+")

@@ -172,6 +172,7 @@ class Flight:
             accepted_parts=len(self.accepted),
             carrier_ids=[(part, carrier_id)] if taken else [],
             late=True,
+            late_part=part,
         )
 
     def _say(self, outcome: str, status: int | None, consequence: Consequence | None) -> None:

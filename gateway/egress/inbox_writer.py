@@ -119,5 +119,6 @@ def read_delivery(
         state=receipt.state,
         error_code=receipt.error_code,
         done_at=receipt.done_at,
+        submitted_at=receipt.submitted_at,
         raw=raw,
     )

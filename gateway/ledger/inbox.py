@@ -17,13 +17,13 @@ CHANNEL: Final = "sluicegate_receipts"
 
 _KEEP_RECEIPTS = """
 INSERT INTO receipts (provider, digest, session, received_at, carrier_id, raw_id, recipient, sender, state, error_code,
-                      done_at, raw, next_try_at)
+                      done_at, submitted_at, raw, next_try_at)
 SELECT r.provider, r.digest, r.session, r.received_at, r.carrier_id, r.raw_id, r.recipient, r.sender, r.state,
-       r.error_code, r.done_at, r.raw, r.received_at
+       r.error_code, r.done_at, r.submitted_at, r.raw, r.received_at
   FROM unnest($1::text[], $2::bytea[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
-              $9::text[], $10::text[], $11::bigint[], $12::bytea[])
+              $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::bytea[])
        AS r (provider, digest, session, received_at, carrier_id, raw_id, recipient, sender, state, error_code, done_at,
-             raw)
+             submitted_at, raw)
  ORDER BY r.provider, r.digest
 ON CONFLICT DO NOTHING
 """
@@ -52,6 +52,7 @@ class ReceivedReceipt:
     error_code: str | None
     done_at: int | None
     raw: bytes
+    submitted_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ async def keep(
                 [r.state for r in receipts],
                 [_storable(r.error_code) for r in receipts],
                 [r.done_at for r in receipts],
+                [r.submitted_at for r in receipts],
                 [r.raw for r in receipts],
             )
         if parts:

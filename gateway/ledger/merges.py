@@ -7,19 +7,19 @@ another transaction committed meanwhile counts. One merger works at a time in th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
-import orjson
 
 from gateway.domain import states
-from gateway.domain.folding import UNTOUCHED, Fact, NetworkWord, Settled, fold, settle
-from gateway.domain.matching import Candidate, choose, next_look_ms
-from gateway.ledger.callback_lines import CORRECTED, add_events, event_of
+from gateway.domain.matching import Candidate, Submit, choose, next_look_ms
+from gateway.ledger.adoption import adopt_proven
+from gateway.ledger.folds import Refolded, lock_messages, refold
+from gateway.ledger.unnamed_submits import match_strays, name_submits
 from gateway.policy.rules.snapshot import Policy
 
 CHANNEL: Final = "sluicegate_receipts"
@@ -28,17 +28,10 @@ _MERGER_LOCK: Final = "sluicegate.merge"
 # A carrier that uses ids again leaves many candidates; older ones than these cannot be meant.
 _CANDIDATES_PER_ID: Final = 20
 
-# Every column of `messages` that decisions and the message object need: all but the text.
-MESSAGE_COLUMNS: Final = """
-m.day, m.id, m.tenant_id, m.class, m.status, m.version, m.next_slot, m.attempts_spent, m.submit_begun, m.recipient,
-m.sender, m.encoding, m.segments, m.application, m.client_ref, m.extras, m.route, m.provider, m.created_at,
-m.not_before, m.submit_by, m.expires_at, m.sweep_at, m.final_at, m.predicted_wait_ms, m.policy_version,
-m.network_state, m.delivery, m.expiry, m.error, m.possible_duplicate
-"""
-
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))"
 _DUE = """
-SELECT id, provider, carrier_id, recipient, received_at
+SELECT id, provider, carrier_id, recipient, sender, state, received_at, submitted_at, done_at,
+       day, message_id, slot, part
 FROM receipts
 WHERE merged_at IS NULL AND next_try_at <= $1
 ORDER BY next_try_at, id
@@ -54,14 +47,6 @@ CROSS JOIN LATERAL (
     LIMIT {_CANDIDATES_PER_ID}
 ) AS c
 """  # noqa: S608 - a number of ours
-# The lateral join makes PostgreSQL lock the rows in the order in which they are given.
-LOCK_MESSAGES: Final = f"""
-SELECT m.*
-FROM unnest($1::date[], $2::uuid[]) AS w (day, id)
-CROSS JOIN LATERAL (
-    SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.day = w.day AND m.id = w.id FOR UPDATE
-) AS m
-"""  # noqa: S608 - column names of ours
 _JOIN = """
 UPDATE receipts r
 SET day = w.day, message_id = w.message_id, slot = w.slot, part = w.part, tries = r.tries + 1,
@@ -74,26 +59,6 @@ _LOOK_LATER = """
 UPDATE receipts r SET tries = r.tries + 1, next_try_at = w.next_try_at
 FROM unnest($1::bigint[], $2::bigint[]) AS w (id, next_try_at)
 WHERE r.id = w.id
-"""
-_FACTS = """
-SELECT message_id, part, state, provider, error_code, done_at, received_at
-FROM receipts
-WHERE message_id = ANY ($1::uuid[]) AND state IS NOT NULL
-"""
-_WRITE = """
-UPDATE messages m
-SET status = w.status, version = m.version + w.step, network_state = w.network_state, delivery = w.delivery::jsonb,
-    error = CASE WHEN w.step > 0 THEN NULL ELSE m.error END,
-    final_at = CASE WHEN w.step > 0 THEN $7::bigint ELSE m.final_at END,
-    sweep_at = CASE WHEN w.step > 0 THEN NULL ELSE m.sweep_at END
-FROM unnest($1::date[], $2::uuid[], $3::text[], $4::int[], $5::text[], $6::text[])
-     AS w (day, id, status, step, network_state, delivery)
-WHERE m.day = w.day AND m.id = w.id
-"""
-ADD_MESSAGE_EVENTS: Final = """
-INSERT INTO message_events (day, id, at, type, cause)
-SELECT w.day, w.id, $5, w.type, w.cause
-FROM unnest($1::date[], $2::uuid[], $3::text[], $4::text[]) AS w (day, id, type, cause)
 """
 _WAKE = """
 UPDATE receipts r SET next_try_at = $1
@@ -135,6 +100,16 @@ class _Batch:
     rows: dict[int, asyncpg.Record] = field(default_factory=dict)
     found: dict[int, Candidate] = field(default_factory=dict)
 
+    def take(self, by_address: Mapping[int, Submit]) -> None:
+        for receipt_id, one in by_address.items():
+            self.found[receipt_id] = Candidate(
+                one.day, one.message_id, one.slot, one.part, one.recipient, one.earliest_at
+            )
+
+    def leave(self, receipt_ids: Iterable[int]) -> None:
+        for receipt_id in receipt_ids:
+            del self.found[receipt_id]
+
     def keys(self) -> list[tuple[date, UUID]]:
         return sorted({(one.day, one.message_id) for one in self.found.values()})
 
@@ -150,10 +125,16 @@ async def merge_batch(
         if not batch.rows:
             return Merged()
         await _match(conn, batch)
+        strays = [row for rid, row in batch.rows.items() if rid not in batch.found]
+        by_address = await match_strays(conn, strays, policy.receipts.cutoff_ms, now_at)
+        batch.take(by_address)
         messages = await lock_messages(conn, batch.keys())
+        if by_address:
+            batch.leave(by_address.keys() - await name_submits(conn, by_address, batch.rows, messages, now_at))
         await _join(conn, batch, messages, now_at)
         await _look_later(conn, batch, messages, now_at)
-        changes = await refold(conn, policy, list(messages.values()), now_at, cut_off=False)
+        rows = await adopt_proven(conn, policy, list(messages.values()), now_at)
+        changes = await refold(conn, policy, rows, now_at, cut_off=False)
         merged = [one for one in batch.found.values() if one.message_id in messages]
         return Merged(
             looked_at=len(batch.rows),
@@ -177,92 +158,13 @@ async def wake_waiting(
     return _count(await conn.execute(_WAKE, now_at, limit, accepted_since))
 
 
-async def lock_messages(
-    conn: asyncpg.Connection[asyncpg.Record], keys: Sequence[tuple[date, UUID]]
-) -> dict[UUID, asyncpg.Record]:
-    """Lock the rows of these messages; `keys` are sorted by (day, id)."""
-    if not keys:
-        return {}
-    rows = await conn.fetch(LOCK_MESSAGES, [day for day, _ in keys], [message_id for _, message_id in keys])
-    return {row["id"]: row for row in rows}
-
-
-@dataclass(frozen=True, slots=True)
-class Refolded:
-    """Rows that changed status, as they are now, and how many callbacks were written."""
-
-    settled: tuple[tuple[Mapping[str, Any], Settled], ...] = ()
-    notices: int = 0
-
-
-async def refold(
-    conn: asyncpg.Connection[asyncpg.Record],
-    policy: Policy,
-    rows: Sequence[Mapping[str, Any]],
-    now_at: int,
-    *,
-    cut_off: bool,
-) -> Refolded:
-    """Fold all receipts of locked messages and write what changed: delivery, status, timeline, callbacks.
-
-    `cut_off`: their wait for receipts is over.
-    """
-    rows = [row for row in rows if row["status"] not in UNTOUCHED]
-    facts = await _facts(conn, [row["id"] for row in rows])
-    written: list[tuple[Mapping[str, Any], int]] = []
-    settled: list[tuple[Mapping[str, Any], Settled]] = []
-    for row in rows:
-        over = cut_off or (states.is_final(row["status"]) and row["status"] != states.FAILED)
-        word = fold(facts[row["id"]], parts_expected(policy, row), cut_off=over)
-        outcome = settle(row["status"], (row["error"] or {}).get("code"), word, cut_off=over)
-        after = _after(row, word, outcome, now_at)
-        if after is None:
-            continue
-        written.append((after, 0 if outcome is None else 1))
-        if outcome is not None:
-            settled.append((after, outcome))
-    await _write(conn, written, now_at)
-    await _tell_timeline(conn, rows, settled, now_at)
-    notices = await add_events(conn, policy, [(row, _event(change)) for row, change in settled], now_at)
-    return Refolded(tuple(settled), notices)
-
-
-def parts_expected(policy: Policy, row: Mapping[str, Any]) -> int:
-    """How many submits carry the message: one where the dialect takes long texts whole."""
-    provider = policy.providers.get(row["provider"])
-    if provider is not None and provider.dialect.long_messages == "payload":
-        return 1
-    return int(row["segments"])
-
-
-def _event(change: Settled) -> str:
-    told = CORRECTED if change.corrected else event_of(change.status)
-    if told is None:
-        raise ValueError(f"no event tells of status {change.status}")
-    return told
-
-
-def _after(
-    row: Mapping[str, Any], word: NetworkWord | None, outcome: Settled | None, now_at: int
-) -> Mapping[str, Any] | None:
-    delivery = row["delivery"] if word is None else word.stored()
-    if outcome is None:
-        if delivery == row["delivery"]:
-            return None
-        return {**row, "delivery": delivery, "network_state": delivery["state"]}
-    return {
-        **row,
-        "status": outcome.status,
-        "version": row["version"] + 1,
-        "network_state": None if delivery is None else delivery["state"],
-        "delivery": delivery,
-        "error": None,
-        "final_at": now_at,
-        "sweep_at": None,
-    }
-
-
 async def _match(conn: asyncpg.Connection[asyncpg.Record], batch: _Batch) -> None:
+    """Finds parts by carrier id; a receipt without one that was bound by its address stays where it is."""
+    for row in batch.rows.values():
+        if row["message_id"] is not None and not row["carrier_id"]:
+            batch.found[row["id"]] = Candidate(
+                row["day"], row["message_id"], row["slot"], row["part"], row["recipient"], row["received_at"]
+            )
     named = [row for row in batch.rows.values() if row["carrier_id"]]
     if not named:
         return
@@ -319,58 +221,6 @@ async def _look_later(
     if lost:
         looks = [now_at + next_look_ms(now_at - batch.rows[rid]["received_at"]) for rid in lost]
         await conn.execute(_LOOK_LATER, lost, looks)
-
-
-async def _facts(conn: asyncpg.Connection[asyncpg.Record], ids: Iterable[UUID]) -> dict[UUID, list[Fact]]:
-    facts: dict[UUID, list[Fact]] = defaultdict(list)
-    for row in await conn.fetch(_FACTS, list(ids)):
-        facts[row["message_id"]].append(
-            Fact(
-                part=row["part"],
-                state=row["state"],
-                provider=row["provider"],
-                error_code=row["error_code"],
-                done_at=row["done_at"],
-                received_at=row["received_at"],
-            )
-        )
-    return facts
-
-
-async def _write(
-    conn: asyncpg.Connection[asyncpg.Record], written: Sequence[tuple[Mapping[str, Any], int]], now_at: int
-) -> None:
-    if not written:
-        return
-    await conn.execute(
-        _WRITE,
-        [row["day"] for row, _ in written],
-        [row["id"] for row, _ in written],
-        [row["status"] for row, _ in written],
-        [step for _, step in written],
-        [row["network_state"] for row, _ in written],
-        [None if row["delivery"] is None else orjson.dumps(row["delivery"]).decode() for row, _ in written],
-        now_at,
-    )
-
-
-async def _tell_timeline(
-    conn: asyncpg.Connection[asyncpg.Record],
-    before: Sequence[Mapping[str, Any]],
-    settled: Sequence[tuple[Mapping[str, Any], Settled]],
-    now_at: int,
-) -> None:
-    was = {row["id"]: row["status"] for row in before}
-    corrected = [row for row, change in settled if change.corrected]
-    if corrected:
-        await conn.execute(
-            ADD_MESSAGE_EVENTS,
-            [row["day"] for row in corrected],
-            [row["id"] for row in corrected],
-            ["corrected"] * len(corrected),
-            [was[row["id"]] for row in corrected],
-            now_at,
-        )
 
 
 def _delays(batch: _Batch, changes: Refolded) -> tuple[tuple[str, int], ...]:

@@ -7,10 +7,10 @@ transaction. All functions run inside the caller's transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -20,10 +20,13 @@ from gateway.domain import outcomes, states
 from gateway.domain.outcomes import Change, Ending, Refusal, Rules, Standing
 from gateway.ledger import outcome_statements as sql
 from gateway.ledger.callback_lines import add_events
+from gateway.ledger.folds import parts_told
+from gateway.ledger.unnamed_submits import Unnamed, keep_unnamed, take_named
 from gateway.policy.rules.snapshot import Policy, TrafficClass
 from scheduler.core.records import Entry, pack_batch
 
 LOCK_MESSAGES: Final = sql.LOCK_MESSAGES
+RowT = TypeVar("RowT", bound=Mapping[str, Any])
 
 
 @dataclass(slots=True)
@@ -52,11 +55,26 @@ class Closing:
     carrier_ids: list[tuple[int, str]] = field(default_factory=list)
     parts: dict[str, Any] | None = None
     late: bool = False
+    late_part: int = 1
 
     @property
     def is_plain(self) -> bool:
         """A single part that was accepted in time: the common case, stored by one statement."""
         return self.outcome == outcomes.ACCEPTED and self.parts_total == 1 and not self.late
+
+    @property
+    def settles_late(self) -> bool:
+        """Whether a late answer says which id the submit has, or that the carrier has not taken it."""
+        return self.late and (self.outcome != outcomes.ACCEPTED or bool(self.carrier_ids and self.carrier_ids[0][1]))
+
+    def unnamed(self) -> list[Unnamed]:
+        """The submits of this slot that may be at the carrier under an id that nobody told us."""
+        parts: Iterable[int] = ()
+        if self.outcome == outcomes.UNCONFIRMED:
+            parts = (self.parts or {}).get("doubt", ()) if self.parts_total > 1 else (1,)
+        elif self.outcome == outcomes.ACCEPTED and self.parts_total == 1 and not self.carrier_ids:
+            parts = (1,)
+        return [Unnamed(self.day, self.id, self.slot, part, self.provider, self.outcome_at) for part in parts]
 
     def ending(self) -> Ending:
         """The same as the pure core sees it."""
@@ -132,6 +150,9 @@ async def store_accepted(conn: asyncpg.Connection[Any], closings: Sequence[Closi
         bench.policy.receipts.cutoff_ms,
         [_without_receipts(bench.policy, c.provider) for c in ordered],
     )
+    nameless = [c for c in ordered if not c.carrier_ids and not _without_receipts(bench.policy, c.provider)]
+    if nameless:
+        await keep_unnamed(conn, [one for c in nameless for one in c.unnamed()])
     if not _tells_sent(bench.policy):
         return int(await conn.fetchval(sql.ACCEPT_COUNTED, *columns))
     rows = await conn.fetch(sql.ACCEPT_RETURNING, *columns)
@@ -147,6 +168,8 @@ async def store_endings(conn: asyncpg.Connection[Any], closings: Sequence[Closin
     in_time = [c for c in ordered if not c.late]
     closed = await _close_attempts(conn, in_time)
     await _keep_carrier_ids(conn, ordered)
+    await keep_unnamed(conn, [one for c in in_time if (c.id, c.slot) in closed for one in c.unnamed()])
+    await take_named(conn, [(c.day, c.id, c.slot, c.late_part) for c in ordered if c.settles_late])
     changes: list[tuple[asyncpg.Record, Change]] = []
     for closing in in_time:
         row = rows.get(closing.id)
@@ -183,6 +206,24 @@ async def store_changes(
     )
     after = {row["id"]: row for row in written}
     return [after[row["id"]] for row, _ in changes]
+
+
+async def win_adoption(
+    conn: asyncpg.Connection[Any], changes: Sequence[tuple[RowT, Change]], now_at: int
+) -> list[tuple[RowT, Change]]:
+    """Keeps of the changes to `sent` those that win their message's next slot (a resend cannot be claimed any more)."""
+    adopted = [(row, change) for row, change in changes if change.status == states.SENT]
+    if not adopted:
+        return list(changes)
+    won = await conn.fetch(
+        sql.ADOPT,
+        [row["day"] for row, _ in adopted],
+        [row["id"] for row, _ in adopted],
+        [row["next_slot"] for row, _ in adopted],
+        now_at,
+    )
+    winners = {row["id"] for row in won}
+    return [(row, change) for row, change in changes if change.status != states.SENT or row["id"] in winners]
 
 
 async def forget_outbox(conn: asyncpg.Connection[Any], ids: Sequence[UUID]) -> None:
@@ -251,16 +292,7 @@ async def _late_changes(
             change = outcomes.refuse_late(standing, closing.ending(), rules, bench.now_at, bench.jitter())
         if change is not None:
             changes.append((row, change))
-    adopted = [(row, change) for row, change in changes if change.status == states.SENT]
-    won = await conn.fetch(
-        sql.ADOPT,
-        [row["day"] for row, _ in adopted],
-        [row["id"] for row, _ in adopted],
-        [row["next_slot"] for row, _ in adopted],
-        bench.now_at,
-    )
-    winners = {row["id"] for row in won}
-    return [(row, change) for row, change in changes if change.status != states.SENT or row["id"] in winners]
+    return await win_adoption(conn, changes, bench.now_at)
 
 
 async def _count_late_parts(conn: asyncpg.Connection[Any], closings: Sequence[Closing]) -> dict[UUID, int]:
@@ -271,6 +303,7 @@ async def _count_late_parts(conn: asyncpg.Connection[Any], closings: Sequence[Cl
         return counts
     columns = [c.day for c in parted], [c.id for c in parted], [c.slot for c in parted]
     known = {row["id"]: row["parts"] or {} for row in await conn.fetch(sql.PARTS_OF, *columns)}
+    told = await parts_told(conn, columns[1])
     merged: list[dict[str, Any]] = []
     for closing in parted:
         parts = dict(known.get(closing.id, {}))
@@ -278,7 +311,8 @@ async def _count_late_parts(conn: asyncpg.Connection[Any], closings: Sequence[Cl
         parts["accepted"] = sorted(taken)
         parts["doubt"] = [part for part in parts.get("doubt", ()) if part not in taken]
         merged.append(parts)
-        counts[closing.id] = len(taken)
+        # A receipt of a part tells as much as the answer to it that was lost.
+        counts[closing.id] = len(taken | set(told.get(closing.id, ())))
     await conn.execute(sql.STORE_PARTS, *columns, merged)
     return counts
 

@@ -7,8 +7,8 @@ frees every lock), or when its row says `ended_at` (the local supervisor saw it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final
 from uuid import UUID
@@ -16,6 +16,7 @@ from uuid import UUID
 import asyncpg
 
 from gateway.domain import outcomes
+from gateway.ledger.folds import parts_expected
 from gateway.ledger.outcomes import Bench, Closing, Stored, store_endings
 
 HEARTBEAT_S: Final = 2.0
@@ -159,7 +160,7 @@ async def close_dead(conn: asyncpg.Connection[Any], bench: Bench, owner_id: int)
                 rows = await conn.fetch(_OPEN_SLOTS, suspect["id"], bench.now_at + 1, _BATCH)
                 more = len(rows) == _BATCH
                 if rows:
-                    burial.stored.append(await store_endings(conn, _doubts(rows, bench.now_at), bench))
+                    burial.stored.append(await store_endings(conn, _doubts(rows, bench), bench))
                     found = True
                 await end(conn, suspect["id"], bench.now_at)
         if found:
@@ -181,9 +182,22 @@ async def lost_claims(
     ]
 
 
-def _doubts(rows: Sequence[asyncpg.Record], now_at: int) -> list[Closing]:
+def _doubts(rows: Sequence[asyncpg.Record], bench: Bench) -> list[Closing]:
     """A dead owner's claims: whether they were written nobody can tell, so they count as written."""
-    return [_closing(row, outcomes.UNCONFIRMED, written_at=now_at, now_at=now_at) for row in rows]
+    return [
+        replace(
+            _closing(row, outcomes.UNCONFIRMED, written_at=bench.now_at, now_at=bench.now_at),
+            parts_total=(total := parts_expected(bench.policy, row)),
+            parts=_doubtful(row["parts"] or {}, total) if total > 1 else None,
+        )
+        for row in rows
+    ]
+
+
+def _doubtful(before: Mapping[str, Any], total: int) -> dict[str, Any]:
+    accepted = list(before.get("accepted", ()))
+    doubt = [part for part in range(1, total + 1) if part not in accepted]
+    return {"reference": before.get("reference"), "total": total, "accepted": accepted, "doubt": doubt, "refused": {}}
 
 
 def _closing(row: asyncpg.Record, outcome: str, *, written_at: int | None, now_at: int) -> Closing:

@@ -15,7 +15,7 @@ import asyncpg
 from gateway.admission.flows import entry_of
 from gateway.domain import states
 from gateway.ledger.callback_lines import tenant_names
-from gateway.ledger.merges import ADD_MESSAGE_EVENTS, lock_messages
+from gateway.ledger.folds import ADD_MESSAGE_EVENTS, lock_messages
 from gateway.policy.rules.snapshot import Policy
 from scheduler.core.records import Entry, pack_batch
 

@@ -15,11 +15,13 @@ from uuid import UUID
 import asyncpg
 
 from gateway.domain import outcomes, states
+from gateway.domain.ids import uuid7
 from gateway.domain.outcomes import Change
 from gateway.ledger.callback_lines import add_events
 from gateway.ledger.claims import PLANNER_SETTINGS, WIN_EXPIRY, Expired, expire_messages
-from gateway.ledger.merges import lock_messages, refold
+from gateway.ledger.folds import lock_messages, refold
 from gateway.ledger.outcomes import store_changes
+from gateway.ledger.unnamed_submits import forget_unnamed
 from gateway.policy.rules.snapshot import Policy
 
 ROUND: Final = 2_000
@@ -57,6 +59,18 @@ DELETE FROM receipts
 WHERE id IN (
     SELECT id FROM (SELECT id, received_at FROM receipts ORDER BY id LIMIT $2) AS oldest WHERE received_at < $1
 )
+"""
+# Ids of messages rise with their creation, and an index on them is there. What was made long before it was sent
+# stays at the head until its own time is over; a look is bounded all the same.
+_FORGET_CARRIER_IDS = """
+DELETE FROM carrier_ids c
+USING (
+    SELECT provider, carrier_id, day, id, slot, part
+    FROM (SELECT * FROM carrier_ids WHERE id < $1 ORDER BY id LIMIT $3) AS oldest
+    WHERE sent_at < $2
+) AS o
+WHERE c.provider = o.provider AND c.carrier_id = o.carrier_id AND c.day = o.day AND c.id = o.id AND c.slot = o.slot
+  AND c.part = o.part
 """
 _FORGET_CALLBACKS = """
 DELETE FROM callbacks
@@ -153,6 +167,12 @@ async def forget_idempotency(conn: asyncpg.Connection[Any], now_at: int) -> int:
 async def forget_receipts(conn: asyncpg.Connection[Any], before_at: int) -> int:
     """Delete inbox rows received before an instant; returns how many."""
     return _count(await conn.execute(_FORGET_RECEIPTS, before_at, DELETE_BATCH))
+
+
+async def forget_carrier_ids(conn: asyncpg.Connection[Any], before_at: int) -> int:
+    """Delete the carriers' ids of parts sent before an instant, known or never learnt; returns how many."""
+    named = _count(await conn.execute(_FORGET_CARRIER_IDS, uuid7(before_at, bytes(10)), before_at, DELETE_BATCH))
+    return max(named, await forget_unnamed(conn, before_at, DELETE_BATCH))
 
 
 async def forget_callbacks(conn: asyncpg.Connection[Any], before_at: int) -> int:

@@ -71,9 +71,11 @@ async def test_a_receipt_before_the_answer_waits_and_joins(world: World) -> None
     message = await world.message()
     await world.attempt(message)
     receipt = await world.receipt("delivered")
+    before_at = world.clock.now_at()
     assert (await merge(world)).unmatched == 1
+    after_at = world.clock.now_at()
     look = await world.pool.fetchval("SELECT next_try_at FROM receipts WHERE id = $1", receipt)
-    assert 0 < look - world.clock.now_at() <= 200
+    assert before_at + 200 <= look <= after_at + 200
     await world.carrier_id(message, "C1")
     await world.pool.execute("UPDATE messages SET status = 'sent' WHERE id = $1", message)
     await merge(world, shift_ms=200)
