@@ -26,7 +26,7 @@ SLUICEGATE = Path(sys.executable).with_name("sluicegate")
 POLICY = """\
 classes:
   otp:
-    {{wait_budget: 10s, ttl: {{default: 2m, max: 10m}}, weight: 60, quantum: 1, unconfirmed: resend_once,
+    {{wait_budget: {otp_wait_budget_s}s, ttl: {{default: 2m, max: 10m}}, weight: 60, quantum: 1, unconfirmed: resend_once,
      max_attempts: 3}}
   transactional:
     {{wait_budget: 2m, ttl: {{default: 1h, max: 24h}}, weight: 25, quantum: 4, unconfirmed: hold, max_attempts: 5}}
@@ -79,6 +79,7 @@ class Shape:
     sessions: int = 2
     window: int = 50
     response_timeout_ms: int = 10_000
+    otp_wait_budget_s: int = 10
     answer_delay_ms: int = 120
     receipt_delay_ms: int = 200
     egress: int = 1
@@ -141,12 +142,13 @@ class World:
             for n in range(1, self.shape.sessions + 1)
         )
         path = self.home / "policy.yaml"
-        path.write_text(POLICY.format(sessions=sessions))
+        path.write_text(POLICY.format(sessions=sessions, otp_wait_budget_s=self.shape.otp_wait_budget_s))
         return path
 
     async def start(self) -> None:
         """Bring everything up; returns when messages can be sent."""
         self.home.mkdir(parents=True, exist_ok=True)
+        self.home.chmod(0o755)  # the stores run as an account of their own
         self.start_carrier()
         policy = self.write_policy()
         self._up = self._spawn(
