@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from datetime import date
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from gateway.domain.matching import Candidate, choose, next_look_ms, same_number
+from gateway.domain.matching import (
+    Candidate,
+    Stray,
+    Submit,
+    choose,
+    could_be_about,
+    could_own,
+    match_by_address,
+    next_look_ms,
+    other_base,
+    same_number,
+)
 
 DAY = date(2026, 11, 30)
+CUTOFF_MS = 72 * 3_600_000
+AT = 1_796_000_000_000
 
 
 def candidate(n: int, recipient: str = "+447700900123", sent_at: int = 0) -> Candidate:
@@ -59,3 +73,108 @@ def test_back_off_of_unmatched_receipts() -> None:
     assert next_look_ms(10_000) == 1_000
     assert next_look_ms(70_000) == 60_000
     assert next_look_ms(10**9) == 6 * 3_600_000
+
+
+def submit(n: int, slot: int = 0, part: int = 1, **values: Any) -> Submit:
+    base: dict[str, Any] = {
+        "provider": "a",
+        "recipient": "+447700900123",
+        "sender": "ACME",
+        "earliest_at": AT,
+        "latest_at": AT + 10_000,
+    }
+    return Submit(DAY, UUID(int=n), slot, part, **(base | values))
+
+
+def stray(n: int = 1, carrier_id: str | None = "X1", **values: Any) -> Stray:
+    base: dict[str, Any] = {"provider": "a", "recipient": "447700900123", "sender": "acme", "received_at": AT + 500}
+    return Stray(n, carrier_id=carrier_id, **(base | values))
+
+
+def test_exactly_one_submit_that_fits_is_meant() -> None:
+    ours = submit(1)
+    others = [submit(2, provider="b"), submit(3, recipient="+447700900124"), submit(4, sender="OTHER")]
+    assert match_by_address([stray()], [ours, *others], CUTOFF_MS) == {1: ours}
+
+
+def test_two_messages_or_two_parts_are_never_guessed_between() -> None:
+    assert match_by_address([stray()], [submit(1), submit(2)], CUTOFF_MS) == {}
+    assert match_by_address([stray()], [submit(1, part=1), submit(1, part=2)], CUTOFF_MS) == {}
+    assert match_by_address([stray()], [], CUTOFF_MS) == {}
+
+
+def test_two_submits_of_one_part_take_two_ids_in_order() -> None:
+    first, second = submit(1, slot=0), submit(1, slot=1, earliest_at=AT + 100)
+    assert match_by_address([stray()], [second, first], CUTOFF_MS) == {1: first}
+    both = match_by_address([stray(1, "X1"), stray(2, "X2")], [second, first], CUTOFF_MS)
+    assert both == {1: first, 2: second}
+
+
+def test_more_ids_than_submits_are_left_alone() -> None:
+    assert match_by_address([stray(1, "X1"), stray(2, "X2")], [submit(1)], CUTOFF_MS) == {}
+    assert match_by_address([stray(1, None), stray(2, None)], [submit(1)], CUTOFF_MS) == {}
+
+
+def test_receipts_of_one_id_go_together() -> None:
+    assert match_by_address([stray(1), stray(2)], [submit(1)], CUTOFF_MS) == {1: submit(1), 2: submit(1)}
+
+
+@pytest.mark.parametrize(
+    ("values", "fits"),
+    [
+        ({"received_at": AT - 1_000}, True),
+        ({"received_at": AT - 1_001}, False),
+        ({"received_at": AT + 10_000 + CUTOFF_MS}, True),
+        ({"received_at": AT + 10_001 + CUTOFF_MS}, False),
+        ({"submitted_at": AT - 300_000}, True),
+        ({"submitted_at": AT - 300_001}, False),
+        ({"submitted_at": AT + 310_000}, True),
+        ({"submitted_at": AT + 310_001}, False),
+        ({"done_at": AT - 300_000}, True),
+        ({"done_at": AT - 300_001}, False),
+        ({"done_at": AT + 86_400_000}, True),
+        ({"sender": ""}, False),
+        ({"recipient": "60070"}, False),
+        ({"recipient": "07700900123"}, True),
+    ],
+)
+def test_address_and_time_decide(values: dict[str, Any], fits: bool) -> None:
+    assert could_be_about(stray(**values), submit(1), CUTOFF_MS) is fits
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "same"),
+    [
+        ("ACME", "Acme", True),
+        ("+447700900001", "447700900001", True),
+        ("60070", "60070", True),
+        ("+60070", "60070", True),
+        ("60070", "60071", False),
+        ("ACME", "ACME2", False),
+    ],
+)
+def test_senders_are_names_codes_or_numbers(ours: str, theirs: str, same: bool) -> None:
+    assert could_be_about(stray(sender=theirs), submit(1, sender=ours), CUTOFF_MS) is same
+
+
+def test_only_what_was_claimed_before_may_own_a_receipt() -> None:
+    assert could_own(stray(), "a", "+447700900123", AT)
+    assert not could_own(stray(), "a", "+447700900123", AT + 1_501)
+    assert not could_own(stray(), "b", "+447700900123", AT)
+    assert not could_own(stray(), "a", "+447700900124", AT)
+
+
+@pytest.mark.parametrize(
+    ("carrier_id", "forms"),
+    [
+        ("255", ("597", "ff")),
+        ("ff", ("255",)),
+        ("0", ()),
+        ("not-hex", ()),
+        ("", ()),
+        ("f" * 65, ()),
+        ("\u0665", ()),
+    ],
+)
+def test_an_id_in_the_other_base(carrier_id: str, forms: tuple[str, ...]) -> None:
+    assert other_base(carrier_id) == forms
