@@ -123,7 +123,7 @@ async def _flows(world: World, traffic: Traffic) -> bool:
     while traffic.journal.rate_per_s() < wanted or submits_per_s(world.journal_path) < wanted:
         if time.monotonic() > end_mono:
             return False
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
     return True
 
 

@@ -26,8 +26,8 @@ SLUICEGATE = Path(sys.executable).with_name("sluicegate")
 POLICY = """\
 classes:
   otp:
-    {{wait_budget: {otp_wait_budget_s}s, ttl: {{default: 2m, max: 10m}}, weight: 60, quantum: 1, unconfirmed: resend_once,
-     max_attempts: 3}}
+    {{wait_budget: {otp_wait_budget_s}s, ttl: {{default: 2m, max: 10m}}, weight: 60, quantum: 1,
+     unconfirmed: resend_once, max_attempts: 3}}
   transactional:
     {{wait_budget: 2m, ttl: {{default: 1h, max: 24h}}, weight: 25, quantum: 4, unconfirmed: hold, max_attempts: 5}}
   marketing:
