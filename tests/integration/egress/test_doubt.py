@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.ledger.merges import merge_batch
 from smpp.simulator import SimulatorSettings
 from tests.integration.egress.world import PolicyText, open_world, until
 
@@ -23,6 +24,31 @@ async def test_a_lost_answer_is_held_and_never_sent_again(database_url: str, red
         assert (row["next_slot"], row["possible_duplicate"]) == (1, False)
         assert [a["outcome"] for a in await world.attempts(id_)] == ["unconfirmed"]
         assert world.carrier.counters["submits"] == 1
+
+
+async def test_lost_answers_are_resolved_by_the_receipts_of_what_the_carrier_has(
+    database_url: str, redis_url: str
+) -> None:
+    """The carrier took all and answered nothing: each receipt finds the one message to its number."""
+
+    def text(port: int) -> PolicyText:
+        return PolicyText(port, response_timeout="300ms")
+
+    taken = {"receipts": True, "drop_ratio": 1.0, "dropped_delivered": True, "receipt_delay_ms": 100}
+    carrier = SimulatorSettings(port=0, keep_submits=100, seed=7, **taken)  # type: ignore[arg-type]
+    async with open_world(database_url, redis_url, carrier, text) as world, world.egress():
+        ids = await world.put([f"who knows {n}" for n in range(5)])
+        await world.until_status(ids, "unconfirmed")
+
+        async def delivered() -> bool:
+            await merge_batch(world.conn, world.policy, world.clock.now_at())
+            return await world.statuses(ids) == {"delivered"}
+
+        await until(delivered, 15)
+        assert world.carrier.counters["submits"] == 5
+        named = await world.conn.fetch("SELECT carrier_id FROM carrier_ids")
+        assert len({row["carrier_id"] for row in named}) == 5
+        assert await world.conn.fetchval("SELECT count(*) FROM unnamed_submits") == 0
 
 
 async def test_an_otp_is_sent_once_more_with_the_flag_and_then_held(database_url: str, redis_url: str) -> None:
