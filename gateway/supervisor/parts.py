@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from gateway import logs
 from gateway.embedded import child
@@ -95,10 +94,16 @@ class Part:
 
 
 def role_arguments(role: str, *flags: str) -> list[str]:
-    """The command line of a role's process; it shows the role's name (contract section 1)."""
-    script = Path(sys.executable).with_name("sluicegate")
-    program = [sys.executable, str(script)] if script.exists() else [sys.executable, "-m", "gateway.cli"]
-    return [*program, role, *flags]
+    """The command line of a role's process; it shows the role's name (contract section 1).
+
+    -P: no module may come from the directory that `up` was started in.
+    """
+    return [sys.executable, "-P", "-m", "gateway.supervisor", role, *flags]
+
+
+def verb_arguments(verb: str, *flags: str) -> list[str]:
+    """The command line of another verb in a process of its own."""
+    return [sys.executable, "-P", "-m", "gateway.cli", verb, *flags]
 
 
 def role_environment(settings: Mapping[str, str]) -> dict[str, str]:

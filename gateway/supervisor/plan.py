@@ -12,7 +12,7 @@ from gateway.embedded import child
 from gateway.embedded.home import Home
 from gateway.operators.desk import Neighbour
 from gateway.settings import Settings
-from gateway.supervisor.parts import Part, role_arguments, role_environment
+from gateway.supervisor.parts import Part, role_arguments, role_environment, verb_arguments
 from gateway.supervisor.stores import Stores
 
 _DRAIN_MARGIN_S = 10.0
@@ -28,7 +28,7 @@ class Crew:
 
 def simulator_part(home: Home, port: int) -> Part:
     """The carrier simulator of the demo policy."""
-    arguments = role_arguments("carrier-sim", "--port", str(port), "--data-dir", str(home.directory))
+    arguments = verb_arguments("carrier-sim", "--port", str(port), "--data-dir", str(home.directory))
     command = child.ChildCommand(arguments, role_environment({}), directory=Path.cwd(), log=home.log("carrier-sim"))
     return Part("carrier-sim", lambda: child.start(command), stop_steps=((signal.SIGTERM, 5.0),))
 

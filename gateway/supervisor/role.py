@@ -6,13 +6,12 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from gateway import logs
-from gateway.operators.app import build_app
-from gateway.operators.desk import Desk
-from gateway.operators.server import OperatorsServer
 from gateway.policy.entry import apply_quietly, watch_file
 from gateway.runtime import Runtime, StartRefused
 from gateway.settings import Settings
@@ -49,11 +48,9 @@ async def run_role(settings: Settings, role: str, worker: str, sockets: list[soc
             rt.stopping.set()
         if settings.admin_socket is None and settings.policy is not None:
             rt.spawn(watch_file(rt, settings.policy), "policy file")
-        desk = Desk(rt)
-        async with OperatorsServer(build_app(desk), _operators_listener(settings)):
+        async with _operators_page(rt):
             _log.info("role_started", process=rt.process_id)
             await _run_to_end(rt, work, sockets or [])
-        await desk.close()
         return 0 if rt.failure is None else 1
     finally:
         await opened.__aexit__(None, None, None)
@@ -117,16 +114,35 @@ def _entry(role: str) -> Callable[[Runtime, list[socket.socket]], Awaitable[None
     raise StartRefused(f"{role} is not a role: {', '.join(ROLES)}")
 
 
-def _operators_listener(settings: Settings) -> socket.socket:
-    if settings.admin_socket is None:
-        return addresses.listen(
-            settings.admin_host, settings.admin_port, "SLUICEGATE_ADMIN_HOST and SLUICEGATE_ADMIN_PORT"
-        )
-    settings.admin_socket.unlink(missing_ok=True)
+@asynccontextmanager
+async def _operators_page(rt: Runtime) -> AsyncIterator[None]:
+    """The inner page under a supervisor, else an operators' port of this role's own."""
+    settings = rt.settings
+    if settings.admin_socket is not None:
+        from gateway.operators.inner_page import InnerPage
+
+        async with InnerPage(rt, _private_listener(settings.admin_socket)):
+            yield
+        return
+    from gateway.operators.app import build_app
+    from gateway.operators.desk import Desk
+    from gateway.operators.server import OperatorsServer
+
+    listener = addresses.listen(
+        settings.admin_host, settings.admin_port, "SLUICEGATE_ADMIN_HOST and SLUICEGATE_ADMIN_PORT"
+    )
+    desk = Desk(rt)
+    async with OperatorsServer(build_app(desk), listener):
+        yield
+    await desk.close()
+
+
+def _private_listener(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
     try:
-        listener.bind(str(settings.admin_socket))
+        listener.bind(str(path))
     finally:
         os.umask(before)
     listener.listen(16)
