@@ -98,8 +98,12 @@ def match_by_address(strays: Sequence[Stray], submits: Sequence[Submit], cutoff_
     """
     wanted: dict[tuple[date, UUID, int], dict[object, list[Stray]]] = defaultdict(lambda: defaultdict(list))
     slots: dict[tuple[date, UUID, int], list[Submit]] = {}
+    near: dict[tuple[str, str], list[Submit]] = defaultdict(list)
+    for submit in submits:
+        near[submit.provider, _tail(submit.recipient)].append(submit)
     for stray in strays:
-        fitting = [one for one in submits if could_be_about(stray, one, cutoff_ms)]
+        neighbours = near.get((stray.provider, _tail(stray.recipient)), ())
+        fitting = [one for one in neighbours if could_be_about(stray, one, cutoff_ms)]
         places = {(one.day, one.message_id, one.part) for one in fitting}
         if len(places) != 1:
             continue
@@ -159,6 +163,11 @@ def next_look_ms(age_ms: int) -> int:
     if age_ms < YOUNG_MS:
         return YOUNG_EVERY_MS
     return min(max(FIRST_BACK_OFF_MS, age_ms - YOUNG_MS), LAST_BACK_OFF_MS)
+
+
+def _tail(number: str) -> str:
+    """What all spellings of a number that names a handset share."""
+    return _digits(number)[-_TELLING_DIGITS:]
 
 
 def _digits(number: str) -> str:

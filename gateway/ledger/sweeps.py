@@ -171,7 +171,9 @@ async def forget_receipts(conn: asyncpg.Connection[Any], before_at: int) -> int:
 
 async def forget_carrier_ids(conn: asyncpg.Connection[Any], before_at: int) -> int:
     """Delete the carriers' ids of parts sent before an instant, known or never learnt; returns how many."""
-    named = _count(await conn.execute(_FORGET_CARRIER_IDS, uuid7(before_at, bytes(10)), before_at, DELETE_BATCH))
+    async with conn.transaction():
+        await conn.execute(_PLAN)
+        named = _count(await conn.execute(_FORGET_CARRIER_IDS, uuid7(before_at, bytes(10)), before_at, DELETE_BATCH))
     return max(named, await forget_unnamed(conn, before_at, DELETE_BATCH))
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.domain import outcomes
 from gateway.domain.ids import day_of
-from gateway.ledger import sweeps
+from gateway.ledger import owners, sweeps
 from gateway.ledger.merges import Merged, merge_batch
 from gateway.ledger.outcomes import Bench, Closing, Stored, store_accepted, store_endings
 from tests.integration.delivery.world import World
@@ -323,6 +323,26 @@ async def test_a_late_answer_and_a_receipt_make_all_parts_known(world: World) ->
     await world.receipt("delivered", "X2")
     await merge(world, FAIR_MS + 1_000)
     assert await world.status(message) == "delivered"
+
+
+async def test_claims_of_a_dead_process_are_resolved_by_receipts_too(world: World) -> None:
+    """Nobody knows which parts left: of a long message all may have, a single one is found by its address."""
+    dead = await world.pool.fetchval(
+        "INSERT INTO processes (role, worker, pid, host, started_at, heartbeat_at, ended_at)"
+        " VALUES ('egress', '1', 1, 'here', 0, 0, 1) RETURNING id"
+    )
+    single, long = await world.message(), await world.message(segments=2, recipient=OTHER)
+    for message in (single, long):
+        await world.attempt(message, owner=dead)
+    async with world.pool.acquire() as conn:
+        bench = Bench(world.policy, b"p" * 32, world.clock.now_at() + 1, lambda: 0.5)
+        assert (await owners.close_dead(conn, bench, 0)).owners == [dead]
+    parts = await world.pool.fetchval("SELECT parts FROM attempts WHERE id = $1", long)
+    assert (parts["accepted"], parts["doubt"], await unnamed(world)) == ([], [1, 2], 3)
+    await world.receipt("delivered", "X1")
+    await world.receipt("delivered", "X2", recipient=OTHER[1:])
+    await merge(world, FAIR_MS + 100)
+    assert (await world.status(single), await world.status(long)) == ("delivered", "unconfirmed")
 
 
 async def test_an_answer_that_names_no_id_is_matched_by_address(world: World) -> None:
