@@ -166,10 +166,11 @@ end
 local function accept(f, segments)
   local b, L = pending(f.key), line(f.line)
   b.added, b.dirty = b.added + 1, true
-  L.pend, L.pend_at, L.dirty = L.pend + 1, now, true
+  if L.pend == 0 then L.pend_at = now end
+  L.pend, L.dirty = L.pend + 1, true
   for _, s in ipairs(buckets(f)) do
     tally(s, f.ci, 3, segments)
-    s.pend_at = now
+    if s.pend_at == 0 then s.pend_at = now end
   end
 end
 
@@ -223,7 +224,11 @@ while at <= #ARGV do
   at = at + 7 + candidates
 end
 for key, b in pairs(backlog) do
-  if b.dirty then call('SET', P .. 'w:' .. key, b.before + b.added, 'PX', PENDING_MS) end
+  if b.dirty and b.before > 0 then
+    call('SET', P .. 'w:' .. key, b.before + b.added, 'KEEPTTL')
+  elseif b.dirty then
+    call('SET', P .. 'w:' .. key, b.added, 'PX', PENDING_MS)
+  end
 end
 save()
 return replies

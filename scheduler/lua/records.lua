@@ -16,7 +16,9 @@ end
 local FOREVER = 1e15         -- an instant that never comes
 local EPS = 1e-6             -- rounding of a bucket's fill, in segments
 local CHUNK = 1000           -- arguments per variadic call: Lua's stack holds about 8000
-local PENDING_MS = 30000     -- how long an admitted message that was never enqueued counts
+-- How long an admitted message counts that was never enqueued (its commit failed, its process died), from the first of
+-- them on: later ones must not keep it alive, or a door that once lost many refuses for as long as clients ask again.
+local PENDING_MS = 5000
 local DRAIN_MS = 2000        -- time constant of the measured drain
 local REFERENCE = 42         -- octets: id 16, slot 4, segments 1, flags 1, deadline 6, queued 6, number 8
 
@@ -52,14 +54,14 @@ end
 -- Lines: one (provider, class). n queued messages, leased ones, seg queued segments, A active weight, at active
 -- tenants, V start tag in service, cv class virtual time, idle 1 when a lease found nothing eligible, busy_at since
 -- when eligible work waits, pass_at last lease, mu drain (segments/s), mu_at and acc of the running sample, pk and
--- pk_at recent peak of A, pend and pend_at admitted but not yet queued.
+-- pk_at recent peak of A, pend admitted but not yet queued, pend_at the first of them.
 local LINE = '<ddddddddddddddddd'
 local lines = {}
 local FRESH_LINE = pack(LINE, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 local function read_line(name, raw) -- one constructor: a table that grows field by field costs more than all the rest
   local n, leased, seg, A, at, V, cv, idle, busy_at, pass_at, mu, mu_at, acc, pk, pk_at, pend, pend_at =
     unpack_record(LINE, raw or FRESH_LINE)
-  if pend > 0 and now - pend_at > PENDING_MS then pend = 0 end
+  if now - pend_at > PENDING_MS then pend, pend_at = 0, 0 end
   local L = { name = name, fresh = not raw, dirty = false, n = n, leased = leased, seg = seg, A = A, at = at, V = V,
     cv = cv, idle = idle, busy_at = busy_at, pass_at = pass_at, mu = mu, mu_at = mu_at, acc = acc, pk = pk,
     pk_at = pk_at, pend = pend, pend_at = pend_at }
@@ -137,6 +139,7 @@ local function read_scope(name, raw)
     c[3 * count + 1] = nil -- struct.unpack adds the next position
     if pend_at > 0 and now - pend_at > PENDING_MS then
       for i = 3, #c, 3 do c[i] = 0 end
+      pend_at = 0
     end
   end
   if rk > 0 then
