@@ -104,7 +104,7 @@ class Claimer:
             finally:
                 self._claiming_since_at = None
                 for asked in batch:
-                    asked.claims.pending -= len(asked.leased.items)
+                    asked.claims.pump.run()  # what was leased in vain is missing again: nothing else would tell
                 if not self._asked:
                     self._wake.clear()
                     self._idle.set()
@@ -127,6 +127,10 @@ class Claimer:
             _log.warning("claim_failed", error=type(fault).__name__, messages=len(wanted))
             await self._restore(batch)
             return
+        finally:
+            # Before the winners reach their pumps: what their answers use up must count as missing at once.
+            for asked in batch:
+                asked.claims.pending -= len(asked.leased.items)
         took_s = clock.now_mono() - began_mono
         metrics.claim_seconds.observe(took_s)
         self.latency_s += (took_s * 2 - self.latency_s) / 16  # the lease before it takes about as long again
