@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import orjson
 
 from loadtests.oracle import FINAL, CarrierSubmit, Evidence, Kill, LedgerAttempt, LedgerMessage
@@ -20,24 +21,41 @@ _OPEN = """
 SELECT (SELECT count(*) FROM messages WHERE status <> ALL ($1::text[]))
      + (SELECT count(*) FROM attempts WHERE outcome IS NULL)
 """
+_CLAIMED = "SELECT count(*) FROM attempts WHERE outcome IS NULL"
+_IN_DOUBT = "SELECT client_ref FROM messages WHERE status = 'unconfirmed' OR error ->> 'code' = 'outcome_unknown'"
 _TAIL_OCTETS = 1 << 18  # about two seconds of a busy journal
 _MESSAGES = "SELECT id, client_ref, status, error, possible_duplicate, expires_at, sweep_at FROM messages"
 _ATTEMPTS = "SELECT id, claimed_at, outcome, outcome_at FROM attempts WHERE kind = 'submit' ORDER BY id, slot"
 
 
 async def settle(world: World, timeout_s: float) -> bool:
-    """Wait until every message has its end or is held in doubt, and no claim is open."""
+    """Wait until every message has its end, no claim is open and receipts have resolved the doubts that they can."""
     end_mono = time.monotonic() + timeout_s
     ledger = await world.ledger()
     try:
         done = sorted(FINAL | {"unconfirmed"})
-        while await ledger.fetchval(_OPEN, done) > 0:
+        while await ledger.fetchval(_OPEN, done) > 0 or await _resolvable(world, ledger):
             if time.monotonic() > end_mono:
                 return False
             await asyncio.sleep(0.25)
     finally:
         await ledger.close()
     return True
+
+
+async def _resolvable(world: World, ledger: asyncpg.Connection) -> bool:
+    """Whether the carrier has a message of whose fate we are in doubt: it has sent a receipt for it."""
+    doubtful = {row["client_ref"] for row in await ledger.fetch(_IN_DOUBT)}
+    return bool(doubtful) and any(submit.client_ref in doubtful for submit in read_journal(world.journal_path))
+
+
+async def claimed(world: World) -> int:
+    """Claims without an outcome at this moment."""
+    ledger = await world.ledger()
+    try:
+        return int(await ledger.fetchval(_CLAIMED))
+    finally:
+        await ledger.close()
 
 
 async def collect(world: World, client: ClientJournal, kills: Sequence[Kill]) -> Evidence:

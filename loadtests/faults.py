@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from loadtests.evidence import collect, longest_gap_s, settle, submits_per_s
+from loadtests.evidence import claimed, collect, longest_gap_s, settle, submits_per_s
 from loadtests.oracle import Findings, Kill, judge
 from loadtests.traffic import Traffic
 from loadtests.world import Shape, World, kill
@@ -30,6 +30,8 @@ TARGETS = ("api", "egress", "delivery", "postgres", "valkey")
 ALL_TARGETS = (*TARGETS, "flushall", "stores")
 _FLOWS_WITHIN_S = 60.0
 _FORGET_S = 1.0  # what flowed before a strike says nothing of what flows after it
+_FLIES_WITHIN_S = 10.0
+_FLYING = 10
 _FLOWING = 5 / 6  # of the offered rate: 200 of 240
 
 
@@ -93,6 +95,7 @@ async def _play(plan: Plan, world: World, outcome: Outcome) -> None:
         await asyncio.sleep(_FORGET_S + dice.uniform(*plan.between_s))
         if not await _flows(world, traffic):
             missing.append(f"no flow before the strike at {target}: {dict(traffic.journal.answers)}")
+        await _flies(world)
         outcome.rates.append(traffic.journal.rate_per_s())
         outcome.kills.append(await asyncio.to_thread(strike, world, target, dice))
         if dice.random() < plan.again:
@@ -125,6 +128,13 @@ async def _flows(world: World, traffic: Traffic) -> bool:
             return False
         await asyncio.sleep(0.2)
     return True
+
+
+async def _flies(world: World) -> None:
+    """Wait for claimed work: a pause of the machine just then would make the strike prove nothing."""
+    end_mono = time.monotonic() + _FLIES_WITHIN_S
+    while await claimed(world) < _FLYING and time.monotonic() < end_mono:
+        await asyncio.sleep(0.01)
 
 
 def strike(world: World, target: str, dice: random.Random, *, repeated: bool = False) -> Kill:

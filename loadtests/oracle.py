@@ -161,6 +161,10 @@ def _check_carrier(found: Findings, evidence: Evidence) -> None:
     found.say([m.id for m, submits in doubles if len(submits) > SUBMITS_MAX], "messages sent more than twice")
     late = [m.id for m, submits in known if max(s.at for s in submits) > m.expires_at + READ_SLACK_MS]
     found.say(late, "messages submitted after they expired")
+    # The carrier has sent a receipt for it, and each message of a run has a number of its own: no two could be meant.
+    found.say(
+        [m.id for m, submits in taken if submits and _is_doubtful(m)], "doubts that a receipt should have resolved"
+    )
     silent = [m.id for m in evidence.messages if m.status in ("sent", "delivered") and m.client_ref not in seen]
     found.say(silent, "messages called sent that the carrier never had")
 

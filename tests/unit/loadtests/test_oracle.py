@@ -24,7 +24,6 @@ GOOD = Evidence(
     ),
     submits=(
         CarrierSubmit("r-1", 1_001, 0),
-        CarrierSubmit("r-2", 9_901, 0),
         CarrierSubmit("r-3", 9_951, 0),
         CarrierSubmit("r-3", 12_101, 0),
     ),
@@ -110,12 +109,16 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         "messages flagged without having been in flight: msg_1 (delivered)",
     ),
     "doubtful stranger": (
-        _messages(status="failed", error_code="outcome_unknown"),
-        "messages in doubt without having been in flight: msg_1 (failed)",
+        {"messages": (*GOOD.messages, LedgerMessage("msg_4", "r-4", "failed", "outcome_unknown", False, 60_000))},
+        "messages in doubt without having been in flight: msg_4 (failed)",
     ),
     "expired stranger": (
         _messages(status="expired"),
         "messages expired without having been in flight: msg_1 (expired)",
+    ),
+    "doubt though there was a receipt": (
+        {"submits": (*GOOD.submits, CarrierSubmit("r-2", 9_901, 0))},
+        "doubts that a receipt should have resolved: msg_2",
     ),
     "claim doubted long before": (
         _attempts(LedgerAttempt("msg_1", 1_000, "unconfirmed", 1_100), without="msg_1"),
