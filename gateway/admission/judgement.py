@@ -10,9 +10,9 @@ from gateway.admission.fields import FieldFault, MessageRequest, Place
 from gateway.admission.flows import FlowFacts, flow_of, number_token
 from gateway.admission.problems import Problem, invalid
 from gateway.policy.rules.lookup import candidates, destination_for, tenant_rules
-from gateway.policy.rules.snapshot import Limit, Policy, Route, Tenant, TrafficClass
+from gateway.policy.rules.snapshot import Dialect, Limit, Policy, Route, Tenant, TrafficClass
 from scheduler.core.records import Flow
-from smpp.text import Measure, TextError, measure
+from smpp.text import Measure, TextError, measure, transliterate
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,13 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """A message that the policy allows: all that the queue and the ledger need to know of it."""
+    """A message that the policy allows: all that the queue and the ledger need to know of it.
+
+    `text` is what will be sent: the request's, transliterated where it asks for that.
+    """
 
     request: MessageRequest
+    text: str
     traffic: TrafficClass
     recipient: str
     sender: str
@@ -62,7 +66,8 @@ def judge(moment: Moment, request: MessageRequest, faults: list[FieldFault], pla
     routes = candidates(moment.policy, moment.tenant, traffic.name, sender, recipient, draw=moment.draw)
     if not routes:
         return Problem("route.none", "No route of the policy takes this number, class and sender.")
-    measured = _measure(moment.policy, request, traffic, routes[0], place)
+    text = _text_to_send(request)
+    measured = _measure(moment.policy.providers[routes[0].provider].dialect, text, request, traffic, place)
     if isinstance(measured, Problem):
         return measured
     carrying_ms = (
@@ -75,7 +80,7 @@ def judge(moment: Moment, request: MessageRequest, faults: list[FieldFault], pla
         flow_of(moment.policy, _facts(moment, request, traffic, route, (recipient, sender), clocks)) for route in routes
     )
     number = number_token(moment.pepper, destination_for(moment.policy, recipient), recipient)
-    return Allowed(request, traffic, recipient, sender, measured, routes, flows, number, clocks)
+    return Allowed(request, text, traffic, recipient, sender, measured, routes, flows, number, clocks)
 
 
 def _facts(
@@ -104,6 +109,10 @@ def _faults_by_tenant(
         faults.append(place.fault("from", "is required: this tenant has no default sender"))
     if request.send_at is not None and request.send_at > now_at + SEND_AT_MAX_MS:
         faults.append(place.fault("send_at", "must be at most 35 days ahead"))
+    if request.callback_url is not None and (rules.callbacks is None or not rules.callbacks.secrets):
+        faults.append(
+            place.fault("callback_url", "this tenant has no callback secret to sign with: the policy must set one")
+        )
     return faults
 
 
@@ -126,13 +135,19 @@ def _refusal_by_tenant(rules: Tenant, request: MessageRequest, recipient: str, s
     return None
 
 
+def _text_to_send(request: MessageRequest) -> str:
+    if not request.transliterate or request.encoding == "ucs2":
+        return request.text
+    near = transliterate(request.text)
+    return near if near.strip() else request.text  # what has no near form at all goes as it was written
+
+
 def _measure(
-    policy: Policy, request: MessageRequest, traffic: TrafficClass, route: Route, place: Place
+    dialect: Dialect, text: str, request: MessageRequest, traffic: TrafficClass, place: Place
 ) -> Measure | Problem:
-    dialect = policy.providers[route.provider].dialect
     try:
         measured = measure(
-            request.text,
+            text,
             request.encoding,
             default_alphabet=dialect.default_alphabet,
             long_messages=dialect.long_messages,

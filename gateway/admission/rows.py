@@ -51,7 +51,7 @@ def new_row(allowed: Allowed, accepted: Admitted, identity: Identity) -> dict[st
         "submit_begun": False,
         "recipient": allowed.recipient,
         "sender": allowed.sender,
-        "body": request.text,
+        "body": allowed.text,
         "encoding": allowed.measure.encoding,
         "segments": allowed.measure.segments,
         "application": request.application,

@@ -17,13 +17,6 @@ SELECT r.n, i.fingerprint, i.answer, i.status_code
   FROM unnest($1::int[], $2::text[], $3::text[]) WITH ORDINALITY AS r (tenant_id, endpoint, key, n)
   JOIN idempotency i ON i.tenant_id = r.tenant_id AND i.endpoint = r.endpoint AND i.key = r.key
 """
-# Whole days pass between answer and deletion, so the batch size alone bounds the time that locks are held.
-_DELETE = """
-DELETE FROM idempotency i USING (
-    SELECT tenant_id, endpoint, key FROM idempotency WHERE keep_until < $1
-     ORDER BY keep_until LIMIT $2 FOR UPDATE SKIP LOCKED) old
- WHERE i.tenant_id = old.tenant_id AND i.endpoint = old.endpoint AND i.key = old.key
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +44,3 @@ async def look_up(conn: asyncpg.Connection[Any], places: Sequence[KeyPlace]) -> 
     for row in await conn.fetch(_LOOK_UP, *columns, timeout=2.0):
         found[row["n"] - 1] = Kept(bytes(row["fingerprint"]), row["status_code"], bytes(row["answer"]))
     return found
-
-
-async def delete_old(conn: asyncpg.Connection[Any], now_at: int, most: int = 1_000) -> int:
-    """Deletes up to `most` rows whose `keep_until` has passed; returns how many."""
-    done = await conn.execute(_DELETE, now_at, most)
-    return int(done.rpartition(" ")[2])

@@ -76,7 +76,8 @@ def allowed(traffic: TrafficClass = OTP) -> Allowed:
     assert isinstance(made, Clocks)
     flow = Flow("carrier", traffic.name, "acme", ("tenant:acme",), 6)
     request = MessageRequest("+447700900123", "hi")
-    return Allowed(request, traffic, "+447700900123", "ACME", Measure("gsm7", 1), (route,), (flow,), bytes(8), made)
+    measured = Measure("gsm7", 1)
+    return Allowed(request, "hi", traffic, "+447700900123", "ACME", measured, (route,), (flow,), bytes(8), made)
 
 
 def verdict(**change: Any) -> Verdict:

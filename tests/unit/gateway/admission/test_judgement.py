@@ -1,0 +1,81 @@
+import pytest
+
+from gateway.admission.fields import MessageRequest, Place
+from gateway.admission.judgement import Allowed, Moment, judge
+from gateway.admission.problems import Problem
+from gateway.policy.rules.parse import read_policy
+
+NOW = 1_780_000_000_000
+POLICY = read_policy(
+    """
+tenants:
+  acme:
+    classes: [otp, transactional]
+    default_class: transactional
+    senders: {ACME: {}}
+    default_sender: ACME
+    destinations: ["+39", "+44"]
+    callbacks: {url: "https://example.com/hooks", secrets: ["env:NOWHERE"]}
+  plain: {}
+providers:
+  carrier:
+    sessions: {a1: {host: localhost, port: 2775, system_id: a, password: "env:NOWHERE"}}
+routes:
+  otp-only: {match: {prefixes: ["+44"], classes: [otp]}, provider: carrier}
+  main: {match: {prefixes: ["+39"]}, provider: carrier}
+"""
+)
+
+
+def judged(request: MessageRequest, tenant: str = "acme") -> Allowed | Problem:
+    return judge(Moment(POLICY, tenant, NOW, b"pepper"), request, [], Place())
+
+
+def code_of(verdict: Allowed | Problem) -> str:
+    assert isinstance(verdict, Problem), verdict
+    return verdict.code
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (MessageRequest("+33612345678", "hi"), "policy.destination"),
+        (MessageRequest("+393331234567", "hi", sender="OTHER"), "policy.sender"),
+        (MessageRequest("+393331234567", "hi", class_name="marketing"), "policy.class"),
+        (MessageRequest("+447700900123", "hi"), "route.none"),
+        (MessageRequest("+393331234567", "hi", tlvs={"dlt": "1"}), "policy.tlvs"),
+        (MessageRequest("+393331234567", "x" * 1531), "policy.max_segments"),
+        (MessageRequest("+447700900123", "x" * 161, class_name="otp"), "policy.content"),
+    ],
+)
+def test_each_rule_says_no_by_its_name(request_: MessageRequest, code: str) -> None:
+    assert code_of(judged(request_)) == code
+
+
+def test_a_text_is_sent_with_near_characters_where_that_is_asked() -> None:
+    written = "“Ciao” – Łódź"
+    near = judged(MessageRequest("+393331234567", written, transliterate=True))
+    assert isinstance(near, Allowed)
+    assert near.text == '"Ciao" - Lodz'
+    assert near.measure.encoding == "gsm7"
+    plain = judged(MessageRequest("+393331234567", written))
+    assert isinstance(plain, Allowed)
+    assert (plain.text, plain.measure.encoding) == (written, "ucs2")
+    kept = judged(MessageRequest("+393331234567", written, transliterate=True, encoding="ucs2"))
+    assert isinstance(kept, Allowed)
+    assert kept.text == written
+
+
+def test_a_text_without_any_near_form_goes_as_it_was_written() -> None:
+    only_invisible = judged(MessageRequest("+393331234567", "\u200b", transliterate=True))
+    assert isinstance(only_invisible, Allowed)
+    assert only_invisible.text == "\u200b"
+
+
+def test_a_callback_needs_a_secret_to_be_signed_with() -> None:
+    asked = MessageRequest("+393331234567", "hi", sender="ACME", callback_url="https://example.com/mine")
+    assert isinstance(judged(asked), Allowed)
+    refused = judged(asked, tenant="plain")
+    assert isinstance(refused, Problem)
+    assert refused.code == "request.invalid"
+    assert [error.pointer for error in refused.errors] == ["/callback_url"]
