@@ -130,6 +130,11 @@ class World:
         )
         self._carrier = self._spawn("carrier", "carrier-sim", "--port", str(self.carrier_port), "--script", str(script))
 
+    async def stop_carrier(self) -> None:
+        """End the carrier simulator; what it still had to send is lost with it."""
+        if self._carrier is not None:
+            await asyncio.to_thread(_end, self._carrier, 30)
+
     def write_policy(self) -> Path:
         """The policy of this run."""
         sessions = "\n".join(
@@ -251,8 +256,7 @@ class World:
             if self._up.poll() is None:
                 self._up.send_signal(signal.SIGTERM)
             code = await asyncio.to_thread(self._up.wait, 60)
-        if self._carrier is not None:
-            await asyncio.to_thread(_end, self._carrier, 30)
+        await self.stop_carrier()
         return code
 
 
