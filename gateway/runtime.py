@@ -27,6 +27,7 @@ from scheduler.store.scheduler import Scheduler
 
 HEARTBEAT_S = 2.0
 _POOL_MAX = 10
+_POOL_CLOSE_S = 1.0
 _START_PATIENCE_S = 60.0
 _POLICY_TOLD_S = 0.5  # a policy that is in force is loaded within this time
 _log = logs.get("runtime")
@@ -233,7 +234,8 @@ async def _open_pool(url: str) -> asyncpg.Pool[Any]:
 
 
 async def _close_pool(pool: asyncpg.Pool[Any]) -> None:
+    # Every task has ended before this: a connection that is still held waits for a server that does not answer.
     try:
-        await asyncio.wait_for(pool.close(), 5.0)
+        await asyncio.wait_for(pool.close(), _POOL_CLOSE_S)
     except TimeoutError:
         pool.terminate()

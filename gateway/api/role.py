@@ -14,6 +14,7 @@ import uvicorn
 from gateway.api.app import build
 from gateway.api.door import Door
 from gateway.api.protocol import BoundedProtocol
+from gateway.http_server import HttpServer
 from gateway.policy.rules.snapshot import Policy
 from gateway.policy.rules.tuning import tuning_of
 from gateway.runtime import Runtime
@@ -23,15 +24,6 @@ _KEEP_ALIVE_S: Final = 5
 _BACKLOG: Final = 2048
 _TUNE_AGAIN_S: Final = 1.0
 _COLLECT: Final = (20_000, 20, 50)
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server without its signal handlers: the process has its own."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leaves the signals alone."""
-        yield
 
 
 async def serve(rt: Runtime, sockets: Sequence[socket]) -> None:
@@ -58,7 +50,7 @@ def _calm_collection() -> Iterator[None]:
 
 
 async def _serve(rt: Runtime, door: Door, sockets: Sequence[socket]) -> None:
-    server = _Server(
+    server = HttpServer(
         uvicorn.Config(
             build(rt, door),
             loop="none",
@@ -78,7 +70,7 @@ async def _serve(rt: Runtime, door: Door, sockets: Sequence[socket]) -> None:
     stopping = asyncio.create_task(rt.stopping.wait(), name="api-stopping")
     try:
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        server.should_exit = True
+        server.end()
         await serving
     finally:
         stopping.cancel()

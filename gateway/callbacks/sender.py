@@ -26,7 +26,8 @@ from gateway.runtime import Runtime
 LINES: Final = 300
 _LOCK: Final = "sluicegate.callbacks"
 _STANDBY_S: Final = 2.0
-_LOOK_S: Final = 1.0
+_LOOK_S: Final = 2.0  # notices wake the sender; a wake that was lost costs this much at most
+_AWAY_S: Final = 1.0
 _PACE_S: Final = 0.02
 _COMMAND_S: Final = 30.0
 # A host that vanished without a word frees its lock within half a minute.
@@ -50,6 +51,17 @@ class Sender:
 
     async def run(self) -> None:
         """Sends until the role stops; a lost database connection is taken up again."""
+        waker = asyncio.create_task(self._wake_at_end(), name="callbacks_end")
+        try:
+            await self._run()
+        finally:
+            waker.cancel()
+
+    async def _wake_at_end(self) -> None:
+        await self._rt.stopping.wait()
+        self._woken.set()
+
+    async def _run(self) -> None:
         while not self._rt.stopping.is_set():
             try:
                 listener = await connect(
@@ -57,13 +69,13 @@ class Sender:
                 )
             except LEDGER_ERRORS as error:
                 log.warning("callbacks_wait_for_ledger", cause=type(error).__name__)
-                await self._pause(_LOOK_S)
+                await self._pause(_AWAY_S)
                 continue
             try:
                 await self._serve(listener)
             except LEDGER_ERRORS as error:
                 log.warning("callbacks_lost_ledger", cause=type(error).__name__)
-                await self._pause(_LOOK_S)
+                await self._pause(_AWAY_S)
             finally:
                 await self._end_lines()
                 await _close(listener)
@@ -78,9 +90,9 @@ class Sender:
             wait_s = await self._open_lines(listener)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), wait_s)
-            self._woken.clear()
             # Notices come in batches; several of them share one look.
             await asyncio.sleep(_PACE_S)
+            self._woken.clear()
 
     async def _open_lines(self, listener: asyncpg.Connection[Any]) -> float:
         """Gives a line to every endpoint that is due; returns seconds until the next look."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
+from gateway.delivery.hearing import hear
 from gateway.delivery.outbox import hand_over
 from gateway.delivery.pacing import repeat
-from gateway.ledger.promotions import next_due_at, promote_due
+from gateway.ledger.promotions import CHANNEL, next_due_at, promote_due
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
 
-LOOK_S: Final = 0.5
+# Retries wake the promoter; a time that a tenant asked for is met within this.
+LOOK_S: Final = 1.0
 NEAR_S: Final = 0.01
 # With rounds of 500 messages: at most 5,000 a second.
 PACE_S: Final = 0.1
@@ -21,10 +24,16 @@ class Promoter:
 
     def __init__(self, rt: Runtime) -> None:
         self._rt = rt
+        self._woken = asyncio.Event()
 
     async def run(self) -> None:
         """Work until the role stops."""
-        await repeat("promoter", self._rt.stopping, self.turn)
+        hearing = asyncio.create_task(hear(self._rt, CHANNEL, self._woken), name="promoter_hearing")
+        try:
+            await repeat("promoter", self._rt.stopping, self.turn, self._woken)
+        finally:
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
 
     async def turn(self) -> float:
         """Promote one round; returns the seconds until the next."""

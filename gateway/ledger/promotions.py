@@ -20,6 +20,7 @@ from gateway.policy.rules.snapshot import Policy
 from scheduler.core.records import Entry, pack_batch
 
 ROUND: Final = 500
+CHANNEL: Final = "sluicegate_due"  # told when a retry was put into the table
 
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtextextended('sluicegate.promoter', 0))"
 # Those out of time are left to the expiry sweep.

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
 
+from gateway.http_server import HttpServer
+
 _STOP_S = 3
-
-
-class _QuietServer(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Signals belong to the role, not to its operators' page."""
-        yield
 
 
 class OperatorsServer:
@@ -29,7 +22,7 @@ class OperatorsServer:
             timeout_graceful_shutdown=_STOP_S, timeout_keep_alive=5, server_header=False,
             limit_concurrency=200, proxy_headers=False,
         )  # fmt: skip
-        self._server = _QuietServer(config)
+        self._server = HttpServer(config)
         self._listener = listener
         self._task: asyncio.Task[None] | None = None
 
@@ -42,7 +35,7 @@ class OperatorsServer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.should_exit = True
+        self._server.end()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         self._listener.close()

@@ -148,8 +148,17 @@ class Applier:
             try:
                 yield conn
             finally:
-                if not conn.is_closed():
-                    await conn.execute("SELECT pg_advisory_unlock($1)", _LOCK)
+                await _unlock(conn)
+
+
+async def _unlock(conn: Any) -> None:
+    # A lock that cannot be given back must not go into the pool with its connection.
+    try:
+        if not conn.is_closed():
+            await conn.execute("SELECT pg_advisory_unlock($1)", _LOCK)
+    except BaseException:
+        conn.terminate()
+        raise
 
 
 def error_text(version: int, faults: list[str]) -> str:

@@ -15,8 +15,8 @@ from gateway.logs import get
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
 
-# New receipts wake the loop; a wake that was lost costs a second at most.
-_IDLE_S: Final = 1.0
+# New receipts wake the loop; a wake that was lost (its egress died after the commit) costs two seconds at most.
+_IDLE_S: Final = 2.0
 # Egress hurries the receipts of new carrier ids; this finds those whose egress died between the commit and the hurry.
 _JOIN_EVERY_S: Final = 5.0
 _JOIN_BACK_MS: Final = 3_600_000
@@ -38,6 +38,17 @@ class Merger:
 
     async def run(self) -> None:
         """Works until the role stops; a lost database connection is taken up again."""
+        waker = asyncio.create_task(self._wake_at_end(), name="merger_end")
+        try:
+            await self._run()
+        finally:
+            waker.cancel()
+
+    async def _wake_at_end(self) -> None:
+        await self._rt.stopping.wait()
+        self._woken.set()
+
+    async def _run(self) -> None:
         while not self._rt.stopping.is_set():
             conn: asyncpg.Connection[Any] | None = None
             try:
@@ -53,21 +64,26 @@ class Merger:
                     conn.terminate()
 
     async def _serve(self, conn: asyncpg.Connection[Any]) -> None:
-        while not self._rt.stopping.is_set():
+        while True:
             self._woken.clear()
+            if self._rt.stopping.is_set():
+                return
             await self._join_late(conn)
+            wait_s = await self._until_next(conn)
+            if wait_s > 0:
+                await self._sleep(wait_s)
+                continue
             outcome = await merge_batch(conn, self._rt.policies.current, self._rt.clock.now_at())
             self._measure(outcome)
             if outcome.busy:
                 await self._sleep(_BUSY_S)
             elif outcome.looked_at < BATCH:
-                await self._sleep(await self._until_next(conn))
+                await asyncio.sleep(_GATHER_S)
 
     async def _until_next(self, conn: asyncpg.Connection[Any]) -> float:
+        """Seconds until a receipt is to be looked at, 0 where one is."""
         next_at = await next_look_at(conn)
-        if next_at is None:
-            return _IDLE_S
-        return min(_IDLE_S, max(_GATHER_S, (next_at - self._rt.clock.now_at()) / 1000))
+        return _IDLE_S if next_at is None else min(_IDLE_S, max(0.0, (next_at - self._rt.clock.now_at()) / 1000))
 
     async def _join_late(self, conn: asyncpg.Connection[Any]) -> None:
         """A carrier id committed long after its receipt came joins it soon, whatever the back-off says."""

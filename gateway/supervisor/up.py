@@ -34,6 +34,7 @@ from gateway.supervisor.stores import Stores
 
 READY_S = 15.0  # after that the greeting says what is missing: a carrier may stay away for hours
 _LOG_MAX = 64 << 20
+_LOG_LOOK_S = 20.0
 _log = logs.get("supervisor")
 _END_ROWS = """
 UPDATE processes SET ended_at = $1
@@ -142,6 +143,7 @@ class Supervisor:
 
     async def _look_after(self, rt: Runtime, run: RunFile, stores: Stores) -> None:
         told: dict[str, int] = {}
+        bounded_mono = 0.0
         failed = asyncio.create_task(rt.stopping.wait())
         stop = asyncio.create_task(self._stop.wait())
         while not (stop.done() or failed.done()):
@@ -149,7 +151,9 @@ class Supervisor:
             if pids != told:
                 told = run.processes = pids
                 run.write(self._home.directory)
-            await asyncio.to_thread(_bound_logs, self._home.directory / "logs")
+            if time.monotonic() - bounded_mono > _LOG_LOOK_S:
+                bounded_mono = time.monotonic()
+                await asyncio.to_thread(_bound_logs, self._home.directory / "logs")
             await asyncio.wait({stop, failed}, timeout=2.0, return_when=asyncio.FIRST_COMPLETED)
         for task in (stop, failed):
             task.cancel()
