@@ -62,7 +62,7 @@ class Outcome:
     offered_per_s: float = 0.0
     door_silence_s: float = 0.0
     carrier_silence_s: float = 0.0
-    answers: dict[int, int] = field(default_factory=dict)
+    answers: dict[int | str, int] = field(default_factory=dict)
     findings: Findings = field(default_factory=Findings)
 
     @property

@@ -24,7 +24,7 @@ class ClientJournal:
 
     accepted: dict[str, str] = field(default_factory=dict)  # client_ref -> message id
     accepted_mono: deque[float] = field(default_factory=deque)  # when each 202 came, in order
-    answers: Counter[int] = field(default_factory=Counter)  # 0: no answer
+    answers: Counter[int | str] = field(default_factory=Counter)  # status, or why there was none
     refused: set[str] = field(default_factory=set)  # got nothing but refusals
     contradicted: list[str] = field(default_factory=list)  # the same key was answered with another message
     given_up: list[str] = field(default_factory=list)
@@ -105,8 +105,8 @@ class Traffic:
                     if answer.status not in _REPEATABLE:
                         break
                     pause_s = min(3.0, float(answer.headers.get("Retry-After", "1")))
-            except (aiohttp.ClientError, TimeoutError, OSError):
-                self.journal.answers[0] += 1
+            except (aiohttp.ClientError, TimeoutError, OSError) as fault:
+                self.journal.answers[type(fault).__name__] += 1
                 unanswered = True
                 pause_s = min(2.0, pause_s * 2)
             await asyncio.sleep(pause_s * random.uniform(0.8, 1.2))
