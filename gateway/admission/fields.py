@@ -116,7 +116,7 @@ def _string(value: Any) -> str:
 
 def _to(value: Any) -> str:
     number = _string(value)
-    if len(number) > TO_MAX or _UNFIT_IN_NAME.search(number) is not None:
+    if not 1 <= len(number) <= TO_MAX or _UNFIT_IN_NAME.search(number) is not None:
         raise _Wrong("must be a number in E.164 form: + and 7 to 15 digits")
     return number
 

@@ -74,7 +74,14 @@ class Express:
 
 def build(rt: Runtime, door: Door) -> App:
     """The application of one process."""
-    app = FastAPI(title=openapi.TITLE, version=openapi.VERSION, openapi_url=None, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title=openapi.TITLE,
+        version=openapi.VERSION,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
     described = openapi.document()
     app.openapi = lambda: described  # type: ignore[method-assign]
     authentication = Authentication(KeyRing(rt.pool, rt.clock), rt.clock, rt.settings.trusted_proxies)

@@ -1,7 +1,8 @@
 """What every request passes first (contract section 2; reliability section 5, lines 13-18): pure ASGI.
 
 A request id; a bound on requests at work; no compressed bodies; a bound on received octets, chunked or not; a deadline
-for the whole request; and a problem instead of a stack trace.
+for the whole request; and a problem instead of a stack trace. A request is at work once it has arrived: whoever sends
+slowly takes no place from others, only some of the octets that unfinished bodies may hold together.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ BODY_MAX: Final = 64 * 1024
 BATCH_BODY_MAX: Final = 1024 * 1024
 DEADLINE_S: Final = 10.0
 AT_WORK_MAX: Final = 2_000
+UNFINISHED_OCTETS_MAX: Final = 64 * 1024 * 1024
 
 _BATCH_PATH: Final = "/v1/messages/batch"
 _BODILESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -31,34 +33,46 @@ _numbers = itertools.count(1)
 _log = logs.get("api")
 
 
+class _Crowded(Exception):
+    """The unfinished bodies hold too much together."""
+
+
 class Front:
     """Wraps the application."""
 
-    def __init__(self, app: App, deadline_s: float = DEADLINE_S, at_work_max: int = AT_WORK_MAX) -> None:
+    def __init__(
+        self,
+        app: App,
+        deadline_s: float = DEADLINE_S,
+        at_work_max: int = AT_WORK_MAX,
+        unfinished_max: int = UNFINISHED_OCTETS_MAX,
+    ) -> None:
         self._app = app
         self._deadline_s = deadline_s
         self._at_work_max = at_work_max
         self._at_work = 0
+        self._unfinished_max = unfinished_max
+        self._unfinished = 0  # octets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         scope[REQUEST_ID] = _request_id(scope)
-        if self._at_work >= self._at_work_max:
-            await send_answer(scope, send, problem_answer(OVERLOAD))
-            return
-        self._at_work += 1
-        try:
-            await self._serve(scope, receive, send)
-        finally:
-            self._at_work -= 1
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = await self._take_body(scope, receive)
+        refusal = self._crowd() or await self._take_body(scope, receive) or self._crowd()
         if refusal is not None:
             await send_answer(scope, send, refusal)
             return
+        self._at_work += 1
+        try:
+            await self._serve(scope, send)
+        finally:
+            self._at_work -= 1
+
+    def _crowd(self) -> Answer | None:
+        return problem_answer(OVERLOAD) if self._at_work >= self._at_work_max else None
+
+    async def _serve(self, scope: Scope, send: Send) -> None:
         started = False
 
         async def watch(message: dict[str, object]) -> None:
@@ -96,6 +110,8 @@ class Front:
             detail = f"The whole request must arrive within {self._deadline_s:g} s."
             # What is left of the body would be taken for the next request.
             return _closing(problem_answer(Problem("request.timeout", detail)))
+        except _Crowded:
+            return problem_answer(OVERLOAD)
         if body is None:
             return _too_large(limit)
         scope[BODY] = body
@@ -105,25 +121,30 @@ class Front:
         begun_mono = scope.get(BEGUN_MONO)
         if begun_mono is None:
             begun_mono = asyncio.get_running_loop().time()
-        async with asyncio.timeout_at(begun_mono + self._deadline_s):
-            return await _read(receive, limit)
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout_at(begun_mono + self._deadline_s):
+                while size <= limit:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return b""
+                    chunks.append(message.get("body", b""))
+                    size += len(chunks[-1])
+                    self._unfinished += len(chunks[-1])
+                    if not message.get("more_body", False):
+                        break
+                    if self._unfinished > self._unfinished_max:
+                        raise _Crowded
+        finally:
+            self._unfinished -= size
+        return b"".join(chunks) if size <= limit else None
 
 
 async def _read(receive: Receive, limit: int) -> bytes | None:
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body", False):
-        return body if len(body) <= limit else None
-    chunks, size = [body], len(body)
-    while size <= limit:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return b""
-        chunks.append(message.get("body", b""))
-        size += len(chunks[-1])
-        if not message.get("more_body", False):
-            break
-    return b"".join(chunks) if size <= limit else None
+    """The body of a request that is all here: one message."""
+    body: bytes = (await receive()).get("body", b"")
+    return body if len(body) <= limit else None
 
 
 def _given(scope: Scope) -> Receive:

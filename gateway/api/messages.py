@@ -45,7 +45,7 @@ class Messages:
         """POST /v1/messages"""
         parameters, faults = _parameters(exchange, {"dry_run"})
         dry_run = parameters.get("dry_run", "false").lower()
-        if dry_run not in ("true", "false", "1", "0", ""):
+        if dry_run not in ("true", "false", "1", "0"):
             faults.append(FieldFault("/dry_run", "must be true or false"))
         if faults:
             return problem_answer(invalid(faults))
@@ -55,6 +55,10 @@ class Messages:
 
     async def submit_batch(self, exchange: Exchange, tenant: TenantRef) -> Answer:
         """POST /v1/messages/batch"""
+        # Above all `dry_run`, which is not for batches: who asks for one must not find a thousand messages sent.
+        _, faults = _parameters(exchange, set())
+        if faults:
+            return problem_answer(invalid(faults))
         return await self._door.submit_batch(tenant, exchange.body, exchange.header(b"idempotency-key"))
 
     async def one(self, exchange: Exchange, tenant: TenantRef) -> Answer:

@@ -1,6 +1,7 @@
 """The HTTP connection, with the bounds that uvicorn lacks (reliability section 5, lines 14 and 16).
 
-Headers have a deadline and a size; a body that nobody reads any more is cut off at the same deadline.
+Headers have a deadline and a size; a body that nobody reads any more is cut off at the same deadline; and so is a
+client that does not take its answers: the request that writes them would hold its place for ever.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._header_octets = 0
         self._begun_mono = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A silent connection is cut like a slow one."""
@@ -74,7 +76,19 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is waited for any more."""
         self._stop_timer()
+        self._unstick()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client takes nothing now; it has as long as for a request."""
+        super().pause_writing()
+        if self._stuck is None:
+            self._stuck = self.loop.call_later(self.request_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client took what was written."""
+        self._unstick()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Feeds the parser; sets the timer only where a request did not come in one piece."""
@@ -132,6 +146,11 @@ class BoundedProtocol(HttpToolsProtocol):
         )
         self.transport.write(head.encode("ascii") + body)
         self.transport.close()
+
+    def _unstick(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -121,6 +121,21 @@ async def test_unknown_paths_and_methods_are_problems(gateway: Gateway) -> None:
     wrong = await gateway.call("DELETE", "/v1/messages")
     assert (wrong.status, wrong.code) == (405, "method_not_allowed")
     assert wrong.headers["allow"] == "GET, HEAD, POST"
+    slash = await gateway.call("POST", "/v1/messages/", key="s", json=MESSAGE, allow_redirects=False)
+    assert (slash.status, slash.code) == (404, "not_found")
+    assert slash.headers["x-request-id"]
+
+
+async def test_who_asks_for_a_dry_run_in_the_wrong_way_sends_nothing(gateway: Gateway) -> None:
+    batch = {"messages": [MESSAGE]}
+    for path, body in (
+        ("/v1/messages/batch?dry_run=true", batch),
+        ("/v1/messages?dry_run", MESSAGE),
+        ("/v1/messages?dry_run=", MESSAGE),
+    ):
+        reply = await gateway.call("POST", path, key="d", json=body)
+        assert (reply.status, reply.code, reply.pointers) == (422, "request.invalid", ["/dry_run"])
+    assert await gateway.count() == 0
 
 
 async def test_compressed_bodies_are_refused(gateway: Gateway) -> None:
@@ -153,7 +168,7 @@ async def test_slow_requests_are_cut(database_url: str, redis_url: str, monkeypa
     from gateway.api import front
 
     monkeypatch.setattr(protocol.BoundedProtocol, "request_s", 0.5)
-    monkeypatch.setattr(front.Front.__init__, "__defaults__", (0.5, front.AT_WORK_MAX))
+    monkeypatch.setattr(front.Front.__init__, "__defaults__", (0.5, front.AT_WORK_MAX, front.UNFINISHED_OCTETS_MAX))
     async with running(database_url, redis_url) as gateway:
         head = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n"
         assert b" 408 " in (await slow(gateway, head))[:20]

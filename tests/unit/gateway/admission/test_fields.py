@@ -55,6 +55,7 @@ def test_what_a_field_takes(field: str, value: Any) -> None:
     [
         ("to", 447700900123),
         ("to", None),
+        ("to", ""),
         ("to", "x" * 41),
         ("to", "+44\x007700900123"),
         ("text", None),

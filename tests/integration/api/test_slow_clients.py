@@ -1,0 +1,80 @@
+"""Clients that send or read slowly take no place from the others (reliability section 5, lines 14 and 15)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import closing
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from gateway.api import front, protocol
+from tests.integration.api.conftest import Gateway, running, until
+
+MESSAGE = {"to": "+447700900123", "from": "ACME", "text": "hi"}
+HEAD = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n"
+
+
+def bound(monkeypatch: pytest.MonkeyPatch, deadline_s: float, **bounds: int) -> None:
+    monkeypatch.setattr(protocol.BoundedProtocol, "request_s", deadline_s)
+    at_work = bounds.get("at_work", front.AT_WORK_MAX)
+    monkeypatch.setattr(front.Front.__init__, "__defaults__", (deadline_s, at_work, bounds.get("unfinished", 1 << 26)))
+
+
+async def trickle(gateway: Gateway, octets: bytes) -> tuple[Any, Any]:
+    url = urlsplit(gateway.base)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    writer.write(octets)
+    await writer.drain()
+    return reader, writer
+
+
+async def test_slow_bodies_take_no_place_from_others(
+    database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound(monkeypatch, 5.0, at_work=5)
+    async with running(database_url, redis_url) as gateway:
+        slow = [await trickle(gateway, HEAD + b"{") for _ in range(20)]
+        assert (await gateway.send(MESSAGE)).status == 202
+        for _, writer in slow:
+            writer.close()
+
+
+async def test_unfinished_bodies_are_bounded_together(
+    database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound(monkeypatch, 5.0, unfinished=100_000)
+    async with running(database_url, redis_url) as gateway:
+        slow = [await trickle(gateway, HEAD + b" " * 50_000) for _ in range(3)]
+        done, waiting = await asyncio.wait(
+            [asyncio.ensure_future(reader.readline()) for reader, _ in slow],
+            timeout=3,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        assert [b" 503 " in one.result() for one in done] == [True]
+        assert (await gateway.send(MESSAGE)).status == 202  # what comes in one piece needs no room
+        for _, writer in slow:
+            writer.close()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_who_takes_no_answers_is_cut(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound(monkeypatch, 0.5, at_work=1)
+    async with running(database_url, redis_url) as gateway:
+        url = urlsplit(gateway.base)
+        with closing(socket.socket()) as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect((url.hostname, url.port))
+            deaf.sendall(b"GET /docs HTTP/1.1\r\nhost: x\r\n\r\n" * 1000)
+
+            async def free() -> bool:
+                return (await gateway.send(MESSAGE)).status == 202
+
+            await until(lambda: _not(free))
+            await until(free)
+
+
+async def _not(condition: Any) -> bool:
+    return not await condition()
