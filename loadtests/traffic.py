@@ -12,7 +12,9 @@ import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-import aiohttp
+import orjson
+
+from loadtests.http_line import HttpLine
 
 CLASSES = ("otp", "transactional", "marketing")
 _REPEATABLE = frozenset({408, 409, 429, 500, 502, 503})
@@ -42,10 +44,23 @@ class ClientJournal:
 
 
 @dataclass(slots=True)
-class Traffic:
-    """Sends `rate_per_s` messages a second until told to stop, then finishes what it began.
+class _Message:
+    """One message on its way to its answer; `again`: once accepted it is sent once more."""
 
-    A share of what was accepted is sent again with its key: the answer must name the same message.
+    ref: str
+    body: bytes
+    again: bool
+    give_up_mono: float
+    pause_s: float = 0.2
+    unanswered: bool = False
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Offers `rate_per_s` messages a second until told to stop, then finishes what it began.
+
+    A share of what was accepted is sent again with its key: the answer must name the same message. `lines` connections
+    take what is due in turn, so that an outage lets work wait, not pile up requests.
     """
 
     url: str
@@ -56,64 +71,96 @@ class Traffic:
     journal: ClientJournal = field(default_factory=ClientJournal)
     patience_s: float = 60.0
     again_ratio: float = 0.02
+    lines: int = 64
+    _due: asyncio.Queue[_Message] = field(default_factory=asyncio.Queue)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _open: int = 0
+    _none_open: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:
         """No new messages; those begun are still repeated until answered."""
         self._stopping.set()
 
     async def run_until_stopped(self) -> None:
-        """Open loop: the next message starts on time whatever happened to the last."""
+        """Open loop: the next message is due on time whatever happened to the last."""
+        workers = [asyncio.create_task(self._serve()) for _ in range(self.lines)]
+        try:
+            await self._offer()
+            while self._open:
+                self._none_open.clear()
+                await self._none_open.wait()
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _offer(self) -> None:
         dice = random.Random(self.seed)
-        connector = aiohttp.TCPConnector(limit=100)
-        timeout = aiohttp.ClientTimeout(total=15)
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, asyncio.TaskGroup() as group:
-            begin = time.monotonic()
-            for n in itertools.count():
-                if self._stopping.is_set():
-                    break
-                due = begin + n / self.rate_per_s
-                delay = due - time.monotonic()
-                if delay > 0:
-                    await asyncio.sleep(delay)
-                again = dice.random() < self.again_ratio
-                group.create_task(self._send(session, n, dice.choice(CLASSES), again))
+        begin_mono = time.monotonic()
+        for n in itertools.count():
+            if self._stopping.is_set():
+                return
+            delay = begin_mono + n / self.rate_per_s - time.monotonic()
+            if delay > 0:
+                await asyncio.sleep(delay)
+            ref = f"{self.run}-{n:06d}"
+            text = f"{ref} the quick brown fox"
+            body = {"to": f"+4477{n:08d}", "text": text, "class": dice.choice(CLASSES), "client_ref": ref}
+            self.journal.attempted += 1
+            self._open += 1
+            give_up_mono = time.monotonic() + self.patience_s
+            self._due.put_nowait(_Message(ref, orjson.dumps(body), dice.random() < self.again_ratio, give_up_mono))
 
-    async def _send(self, session: aiohttp.ClientSession, n: int, traffic_class: str, again: bool) -> None:
-        self.journal.attempted += 1
-        ref = f"{self.run}-{n:06d}"
-        body = {
-            "to": f"+4477{n:08d}",
-            "text": f"{ref} the quick brown fox",
-            "class": traffic_class,
-            "client_ref": ref,
-        }
-        if await self._until_answered(session, ref, body) and again:
-            await self._until_answered(session, ref, body)
+    async def _serve(self) -> None:
+        line = HttpLine(self.url)
+        try:
+            while True:
+                await self._send(line, await self._due.get())
+        finally:
+            line.close()
 
-    async def _until_answered(self, session: aiohttp.ClientSession, ref: str, body: dict[str, str]) -> bool:
-        headers = {"Authorization": f"Bearer {self.key}", "Idempotency-Key": ref}
-        give_up_mono = time.monotonic() + self.patience_s
-        pause_s, unanswered = 0.2, False
-        while time.monotonic() < give_up_mono:
-            try:
-                async with session.post(f"{self.url}/v1/messages", json=body, headers=headers) as answer:
-                    self.journal.answers[answer.status] += 1
-                    if answer.status == 202:
-                        self._note(ref, (await answer.json())["id"])
-                        return True
-                    if answer.status not in _REPEATABLE:
-                        break
-                    pause_s = min(3.0, float(answer.headers.get("Retry-After", "1")))
-            except (aiohttp.ClientError, TimeoutError, OSError) as fault:
-                self.journal.answers[type(fault).__name__] += 1
-                unanswered = True
-                pause_s = min(2.0, pause_s * 2)
-            await asyncio.sleep(pause_s * random.uniform(0.8, 1.2))
-        self.journal.given_up.append(ref)
-        if not unanswered and ref not in self.journal.accepted:
-            self.journal.refused.add(ref)
-        return False
+    async def _send(self, line: HttpLine, message: _Message) -> None:
+        headers = {"Authorization": f"Bearer {self.key}", "Idempotency-Key": message.ref}
+        try:
+            reply = await line.post("/v1/messages", message.body, headers)
+        except (OSError, EOFError, TimeoutError) as fault:
+            self.journal.answers[type(fault).__name__] += 1
+            message.unanswered = True
+            message.pause_s = min(2.0, message.pause_s * 2)
+            self._later(message)
+            return
+        self.journal.answers[reply.status] += 1
+        if reply.status == 202:
+            self._note(message.ref, orjson.loads(reply.body)["id"])
+            if message.again:
+                message.again = False
+                self._due.put_nowait(message)
+            else:
+                self._end()
+        elif reply.status in _REPEATABLE:
+            message.pause_s = min(3.0, float(reply.headers.get("retry-after", "1")))
+            self._later(message)
+        else:
+            self._give_up(message)
+
+    def _later(self, message: _Message) -> None:
+        if time.monotonic() >= message.give_up_mono:
+            self._give_up(message)
+            return
+        pause_s = message.pause_s * random.uniform(0.8, 1.2)
+        asyncio.get_running_loop().call_later(pause_s, self._due.put_nowait, message)
+
+    def _give_up(self, message: _Message) -> None:
+        if message.ref not in self.journal.accepted:
+            self.journal.given_up.append(message.ref)
+            if not message.unanswered:
+                self.journal.refused.add(message.ref)
+        self._end()
+
+    def _end(self) -> None:
+        self._open -= 1
+        if not self._open:
+            self._none_open.set()
 
     def _note(self, ref: str, message_id: str) -> None:
         known = self.journal.accepted.setdefault(ref, message_id)
