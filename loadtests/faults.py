@@ -54,7 +54,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to; rates are accepted messages per second in the second before each strike."""
+    """What a run came to; rates are messages per second that flowed to the carrier just before each strike."""
 
     plan: Plan
     kills: list[Kill] = field(default_factory=list)
@@ -93,10 +93,10 @@ async def _play(plan: Plan, world: World, outcome: Outcome) -> None:
     missing = []
     for target in _order(plan, dice):
         await asyncio.sleep(_FORGET_S + dice.uniform(*plan.between_s))
-        if not await _flows(world, traffic):
+        outcome.rates.append(await _flows(world, traffic))
+        if not outcome.rates[-1]:
             missing.append(f"no flow before the strike at {target}: {dict(traffic.journal.answers)}")
         await _flies(world)
-        outcome.rates.append(traffic.journal.rate_per_s())
         outcome.kills.append(await asyncio.to_thread(strike, world, target, dice))
         if dice.random() < plan.again:
             await asyncio.sleep(dice.uniform(0.05, 1.5))
@@ -120,14 +120,16 @@ def _order(plan: Plan, dice: random.Random) -> list[str]:
     return [target for _ in range(plan.kills) for target in dice.sample(plan.targets, len(plan.targets))]
 
 
-async def _flows(world: World, traffic: Traffic) -> bool:
-    """Wait until messages are accepted, and arrive at the carrier, at the offered rate."""
+async def _flows(world: World, traffic: Traffic) -> float:
+    """Wait until messages are accepted, and arrive at the carrier, as offered; the lower rate, 0 where they never do."""
     end_mono, wanted = time.monotonic() + _FLOWS_WITHIN_S, _FLOWING * traffic.rate_per_s
-    while traffic.journal.rate_per_s() < wanted or submits_per_s(world.journal_path) < wanted:
+    while True:
+        rate_per_s = min(traffic.journal.rate_per_s(), submits_per_s(world.journal_path))
+        if rate_per_s >= wanted:
+            return rate_per_s
         if time.monotonic() > end_mono:
-            return False
+            return 0.0
         await asyncio.sleep(0.2)
-    return True
 
 
 async def _flies(world: World) -> None:

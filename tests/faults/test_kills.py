@@ -29,7 +29,7 @@ async def test_nothing_is_lost_or_doubled_when_anything_is_killed(scratch: Path)
     outcome = await run(Plan(TARGETS, kills=3, seed=2, between_s=(0.2, 1.0), shape=PATIENT), scratch)
     assert outcome.violations == [], _told(outcome)
     assert Counter(kill.target for kill in outcome.kills) == dict.fromkeys(TARGETS, 3)
-    assert min(outcome.rates) >= 200, _told(outcome)
+    assert min(outcome.rates) >= 200 and outcome.offered_per_s >= 200, _told(outcome)
     assert min(outcome.findings.in_flight) >= 1, _told(outcome)
     assert sum(outcome.findings.doubts) >= 1, "no kill of egress left anything in doubt: nothing was proven"
 
@@ -38,7 +38,7 @@ async def test_losing_the_index_or_both_stores_loses_nothing(scratch: Path) -> N
     plan = Plan(("flushall", "stores"), kills=2, seed=3, between_s=(0.2, 1.0), again=0.5, shape=PATIENT)
     outcome = await run(plan, scratch)
     assert outcome.violations == [], _told(outcome)
-    assert min(outcome.rates) >= 200, _told(outcome)
+    assert min(outcome.rates) >= 200 and outcome.offered_per_s >= 200, _told(outcome)
 
 
 def _told(outcome: Outcome) -> str:
