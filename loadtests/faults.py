@@ -121,7 +121,7 @@ def _order(plan: Plan, dice: random.Random) -> list[str]:
 
 
 async def _flows(world: World, traffic: Traffic) -> float:
-    """Wait until messages are accepted, and arrive at the carrier, as offered; the lower rate, 0 where they never do."""
+    """Wait until messages are accepted, and arrive at the carrier, as offered; the lower rate, 0 where they do not."""
     end_mono, wanted = time.monotonic() + _FLOWS_WITHIN_S, _FLOWING * traffic.rate_per_s
     while True:
         rate_per_s = min(traffic.journal.rate_per_s(), submits_per_s(world.journal_path))

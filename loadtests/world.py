@@ -206,6 +206,10 @@ class World:
         run = json.loads((self.data_dir / "run.json").read_text())
         return await asyncpg.connect(run["database_url"])
 
+    def told(self, name: str) -> str:
+        """The end of what a process of this run wrote (`up`, `carrier`, `stray-1`)."""
+        return (self.home / f"{name}.log").read_text(errors="replace")[-2000:]
+
     async def holders(self) -> list[Holder]:
         """Egress processes that have not ended, by their own last report."""
         ledger = await self.ledger()

@@ -55,7 +55,8 @@ async def _until_shared(world: World, shares: tuple[int, ...]) -> None:
     """Wait until the living processes report these shares of the sessions."""
     end_mono = time.monotonic() + 60
     while sorted(len(holder.holds) for holder in await world.holders()) != sorted(shares):
-        assert time.monotonic() < end_mono, [sorted(holder.holds) for holder in await world.holders()]
+        held = [sorted(holder.holds) for holder in await world.holders()]
+        assert time.monotonic() < end_mono, f"{held}\n{world.told('stray-1')}\n{world.told('up')}"
         await asyncio.sleep(0.2)
 
 
