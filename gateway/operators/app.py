@@ -7,6 +7,7 @@ import ipaddress
 from typing import Any
 
 import aiohttp
+import orjson
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -85,8 +86,15 @@ async def not_ready(desk: Desk) -> str | None:
         if page is None:
             return f"{neighbour.worker} does not answer"
         if page[0] != 200:
-            return f"{neighbour.worker} is not ready: {page[1]}"
+            return f"{neighbour.worker}: {_reason(page[1])}"
     return None
+
+
+def _reason(page: str) -> str:
+    try:
+        return str(orjson.loads(page)["reason"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return "not ready"
 
 
 async def fetch(neighbour: Neighbour, path: str) -> tuple[int, str] | None:
