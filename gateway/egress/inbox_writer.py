@@ -25,6 +25,7 @@ from smpp.receipts import normal_id, read
 
 BATCH_MAX: Final = 500
 WAITING_MAX: Final = 5_000
+WAITING_OCTETS_MAX: Final = 8 * 1024 * 1024  # a PDU may have 64 KiB: their number alone bounds no memory
 PATIENCE_S: Final = 5.0
 _HEADER_OCTETS: Final = 16
 _log = logs.get("egress.inbox")
@@ -47,16 +48,18 @@ class InboxWriter:
         self._clock = clock
         self._line = line
         self._waiting: deque[Delivery] = deque()
+        self._octets = 0  # of what waits, or is being kept
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
     def take(self, link: Connection, session: tuple[str, str], pdu: DeliverSm | DataSm, dialect: Dialect) -> None:
         """Queues what a session (provider, name) was delivered; refuses it for now where too much waits."""
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self._waiting) >= WAITING_MAX or self._octets >= WAITING_OCTETS_MAX:
             link.answer(pdu, RX_T_APPN)
             return
         kept = read_delivery(session, pdu, dialect, self._clock.now_at())
+        self._octets += len(kept.raw)
         self._waiting.append(Delivery(link, pdu, kept, self._clock.now_mono()))
         self._idle.clear()
         self._wake.set()
@@ -87,6 +90,7 @@ class InboxWriter:
         parts = [one.kept for one in batch if isinstance(one.kept, ReceivedPart)]
         await keep(await self._line.connection(), receipts, parts)
         for one in batch:
+            self._octets -= len(one.kept.raw)
             one.link.answer(one.pdu, ROK)
         for receipt in receipts:
             metrics.receipts_total.labels(receipt.provider, receipt.state or "unreadable").inc()
@@ -96,6 +100,7 @@ class InboxWriter:
         now_mono = self._clock.now_mono()
         while self._waiting and now_mono - self._waiting[0].came_mono > PATIENCE_S:
             one = self._waiting.popleft()
+            self._octets -= len(one.kept.raw)
             one.link.answer(one.pdu, RX_T_APPN)
 
 

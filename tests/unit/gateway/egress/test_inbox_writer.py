@@ -1,0 +1,66 @@
+"""What waits to be kept is bounded in octets too: while the ledger is away a carrier cannot fill the memory."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, cast
+
+from gateway.egress import inbox_writer
+from gateway.egress.inbox_writer import WAITING_OCTETS_MAX, InboxWriter
+from gateway.policy.rules.snapshot import Dialect
+from smpp.protocol.errors import ROK, RX_T_APPN
+from smpp.protocol.pdu import DeliverSm
+
+PAYLOAD = 60_000
+
+
+class Link:
+    def __init__(self) -> None:
+        self.answers: list[int] = []
+
+    def answer(self, _request: object, status: int = ROK) -> None:
+        self.answers.append(status)
+
+
+class Clock:
+    def now_at(self) -> int:
+        return 0
+
+    def now_mono(self) -> float:
+        return 0.0
+
+
+class Line:
+    async def connection(self) -> None:
+        return None
+
+
+def huge() -> DeliverSm:
+    return DeliverSm(source_addr="447700900123", esm_class=0x04, tlvs=((0x0424, b"id:1 " + b" " * PAYLOAD),))
+
+
+async def test_many_huge_receipts_are_refused_for_now_and_taken_again_later(monkeypatch: Any) -> None:
+    async def keep(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(inbox_writer, "keep", keep)
+    writer = InboxWriter(cast(Any, Clock()), cast(Any, Line()))
+    link = Link()
+    fitting = WAITING_OCTETS_MAX // PAYLOAD
+    for _ in range(2 * fitting):
+        writer.take(cast(Any, link), ("carrier", "s"), huge(), Dialect())
+    assert set(link.answers) == {RX_T_APPN}
+    assert fitting - 2 <= len(link.answers) <= fitting + 2
+
+    running = asyncio.create_task(writer.run())
+    async with asyncio.timeout(5):
+        await writer.wait_idle()
+    link.answers.clear()
+    writer.take(cast(Any, link), ("carrier", "s"), huge(), Dialect())
+    async with asyncio.timeout(5):
+        await writer.wait_idle()
+    assert link.answers == [ROK]
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
