@@ -105,14 +105,19 @@ def key_list(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 
 
 @key_verbs.command("revoke")
-def key_revoke(key_id: Annotated[str, typer.Argument(metavar="ID")], data_dir: DataDir = None) -> None:
+def key_revoke(
+    key_id: Annotated[str, typer.Argument(metavar="ID")], data_dir: DataDir = None, as_json: AsJson = False
+) -> None:
     """End a key everywhere within five seconds.
 
     Example: sluicegate key revoke 4f1c09ab23de
     """
     if not run(_revoke(key_id, data_dir)):
         raise Failed(f"there is no live key {key_id}")
-    tell(f"revoked {key_id}")
+    if as_json:
+        tell_json({"revoked": key_id})
+    else:
+        tell(f"revoked {key_id}")
 
 
 def register(app: typer.Typer) -> None:

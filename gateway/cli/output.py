@@ -6,7 +6,9 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
+
+_TABLE_WIDTH_MAX: Final = 1_000
 
 
 class Failed(Exception):
@@ -40,10 +42,11 @@ def tell_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str
 
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, no_wrap=True)
     for row in rows:
         table.add_row(*(Text("-" if value is None else str(value)) for value in row))
-    Console(soft_wrap=True).print(table)
+    # Never cut to the width of a screen: half an id cannot be copied, and a pipe has no width at all.
+    Console(soft_wrap=True, width=_TABLE_WIDTH_MAX).print(table)
 
 
 def tell_pairs(pairs: Mapping[str, Any]) -> None:

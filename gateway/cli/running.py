@@ -181,9 +181,9 @@ def show_status(seen: dict[str, Any], link: str | None) -> None:
     )
     tell("")
     tell_table(
-        ["session", "provider", "address", "state", "window", "held by"],
+        ["session", "provider", "address", "state", "window", "held by", "last error"],
         [
-            (name, one["provider"], one["address"], one["state"], one["window"], one["worker"])
+            (name, one["provider"], one["address"], one["state"], one["window"], one["worker"], one.get("last_error"))
             for name, one in seen["sessions"].items()
         ],
         "sessions",

@@ -75,7 +75,7 @@ def read_file(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise PolicyInvalid([Fault(0, "", f"{path.name} cannot be read: {error.strerror}")]) from None
+        raise PolicyInvalid([Fault(0, "", f"{path} cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError:
         raise PolicyInvalid([Fault(0, "", f"{path.name} is not UTF-8")]) from None
 
