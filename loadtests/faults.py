@@ -96,11 +96,10 @@ async def _play(plan: Plan, world: World, outcome: Outcome) -> None:
         outcome.rates.append(await _flows(world, traffic))
         if not outcome.rates[-1]:
             missing.append(f"no flow before the strike at {target}: {dict(traffic.journal.answers)}")
-        await _flies(world)
-        outcome.kills.append(await asyncio.to_thread(strike, world, target, dice))
+        outcome.kills.append(await strike(world, target, dice))
         if dice.random() < plan.again:
             await asyncio.sleep(dice.uniform(0.05, 1.5))
-            outcome.kills.append(await asyncio.to_thread(strike, world, target, dice, repeated=True))
+            outcome.kills.append(await strike(world, target, dice, repeated=True))
     await asyncio.sleep(_FORGET_S)
     await _flows(world, traffic)
     outcome.offered_per_s = traffic.journal.attempted / (time.monotonic() - began_mono)
@@ -139,11 +138,13 @@ async def _flies(world: World) -> None:
         await asyncio.sleep(0.01)
 
 
-def strike(world: World, target: str, dice: random.Random, *, repeated: bool = False) -> Kill:
-    """One fault, with the moments around it."""
+async def strike(world: World, target: str, dice: random.Random, *, repeated: bool = False) -> Kill:
+    """One fault, at a moment with claimed work, with the instants around it."""
     if repeated:
-        _await_process(world, target)
-    pids = world.victims(target, dice.choice) if target != "flushall" else []
+        await asyncio.to_thread(_await_process, world, target)
+    pids = await asyncio.to_thread(world.victims, target, dice.choice) if target != "flushall" else []
+    if not repeated:
+        await _flies(world)
     began_at = _now_at()
     if target == "flushall":
         world.flush_index()

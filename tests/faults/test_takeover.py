@@ -39,7 +39,7 @@ async def _play(world: World) -> None:
     sending = asyncio.create_task(traffic.run_until_stopped())
     await asyncio.sleep(3)
     # No supervisor looks after this one: the other must notice its silence by itself.
-    kill = strike(world, "stray", random.Random(7))
+    kill = await strike(world, "stray", random.Random(7))
     moved_s = await _until_bound(world, kill.done_at, 2)
     await _until_shared(world, (SESSIONS,))
     traffic.stop()
