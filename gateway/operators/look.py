@@ -48,15 +48,18 @@ async def look(pool: asyncpg.Pool[Any], scheduler: Scheduler, policy: Policy, no
 
 def _process(row: Mapping[str, Any], version: int, now_at: int) -> dict[str, Any]:
     silent_ms = max(0, now_at - row["heartbeat_at"])
+    # What stands there of a version that was refused is no fault of a process that works with the one in force.
+    works = row["policy_version"] == version or row["policy_version"] is None
+    error = None if row["policy_version"] == version else row["policy_error"]
     return {
         "id": row["id"],
         "role": row["role"],
         "worker": row["worker"],
         "pid": row["pid"],
         "host": row["host"],
-        "healthy": silent_ms < STALE_MS and row["policy_error"] is None and row["policy_version"] in (version, None),
+        "healthy": silent_ms < STALE_MS and error is None and works,
         "policy_version": row["policy_version"],
-        "policy_error": row["policy_error"],
+        "policy_error": error,
         "started_at": rfc3339(row["started_at"]),
         "silent_ms": silent_ms,
         "not_ready": row["report"].get("not_ready"),
