@@ -174,11 +174,12 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=240.0, help="messages per second")
     parser.add_argument("--sessions", type=int, default=2)
     parser.add_argument("--egress", type=int, default=1, help="egress processes")
+    parser.add_argument("--otp-wait-budget", type=int, default=10, metavar="S", help="longer where starts are slow")
     parser.add_argument("--keep", type=Path, help="run here and keep the logs")
     parser.add_argument("--out", type=Path, default=Path("results"))
     asked = parser.parse_args()
     targets = tuple(asked.target or ALL_TARGETS)
-    shape = Shape(sessions=asked.sessions, egress=asked.egress)
+    shape = Shape(sessions=asked.sessions, egress=asked.egress, otp_wait_budget_s=asked.otp_wait_budget)
     rows: list[dict[str, Any]] = []
     for group in [targets] if asked.together else [(target,) for target in targets]:
         plan = Plan(group, asked.kills, asked.seed, asked.rate, again=asked.again, shape=shape)

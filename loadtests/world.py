@@ -31,7 +31,8 @@ classes:
   transactional:
     {{wait_budget: 2m, ttl: {{default: 1h, max: 24h}}, weight: 25, quantum: 4, unconfirmed: hold, max_attempts: 5}}
   marketing:
-    {{wait_budget: 4h, ttl: {{default: 12h, max: 48h}}, weight: 10, quantum: 32, unconfirmed: fail, max_attempts: 5}}
+    {{wait_budget: 4h, ttl: {{default: 12h, max: 48h}}, weight: 10, quantum: 32, when_full: refuse,
+     unconfirmed: fail, max_attempts: 5}}
 tenants:
   load:
     limits: {{rate_per_s: 5000, burst: 5000}}
