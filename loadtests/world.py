@@ -163,7 +163,7 @@ class World:
             *("--admin-port", str(self.admin_port), "--api-workers", "1"),
             SLUICEGATE_EGRESS_WORKERS=str(self.shape.egress),
         )
-        await wait_for(self.ready, "the gateway is ready", 60)
+        await wait_for(self.ready, "the gateway is ready", 120)
         self.key = self.command("key", "create", "load", "--scope", "send", "--scope", "read").strip()
         for _ in range(self.shape.strays):
             self.add_stray()
