@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Sized
 from typing import Any, Final
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.admission.problems import MEDIA_TYPE, Problem
@@ -17,8 +19,13 @@ from gateway.admission.problems import MEDIA_TYPE, Problem
 BEGUN_MONO: Final = "sluicegate.begun_mono"
 COMPLETE: Final = "sluicegate.complete"
 HEADERS_MAX: Final = 32 * 1024
+PIPELINED_MAX: Final = 32  # requests behind the one that is answered; each holds kilobytes for 18 octets on the wire
 REQUEST_S: Final = 10.0
 _REASONS: Final = {400: "Bad Request", 408: "Request Timeout"}
+
+
+class _TooManyAtOnce(Exception):
+    """More requests than may wait on one connection."""
 
 
 class Cork:
@@ -54,6 +61,19 @@ class Cork:
         return getattr(self._transport, name)
 
 
+class _Flow(FlowControl):
+    """Reads no further while requests wait behind the one that is answered (uvicorn goes on reading)."""
+
+    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        """Goes on reading where nothing waits."""
+        if not self._waiting:
+            super().resume_reading()
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """HttpToolsProtocol with a deadline from a request's first octet to its last, and a bound on its headers."""
 
@@ -71,6 +91,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A silent connection is cut like a slow one."""
         super().connection_made(Cork(transport, self.loop))  # type: ignore[arg-type]
+        self.flow = _Flow(self.transport, self.pipeline)
         self._timer = self.loop.call_later(self.request_s, self._late)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -102,8 +123,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A request's first line has begun."""
-        super().on_message_begin()
         self._reading = self._in_headers = True
+        if len(self.pipeline) >= PIPELINED_MAX:
+            raise _TooManyAtOnce
+        super().on_message_begin()
         self._header_octets = 0
         self._begun_mono = self.loop.time()
         self._stop_timer()
@@ -139,6 +162,16 @@ class BoundedProtocol(HttpToolsProtocol):
         # Otherwise the application reads the body and answers by the same deadline.
 
     def _refuse(self, problem: Problem) -> None:
+        unanswered = self.cycle is not None and not self.cycle.response_complete
+        in_body = self._reading and not self._in_headers
+        if unanswered and not in_body:
+            # The fault is in what follows on good requests: they get their answers, and only then the connection ends.
+            # A refusal here would be read as theirs.
+            self.cycle.keep_alive = False
+            return
+        if unanswered and self.pipeline:
+            self.transport.abort()
+            return
         body = problem.body()
         head = (
             f"HTTP/1.1 {problem.status} {_REASONS[problem.status]}\r\ncontent-type: {MEDIA_TYPE}\r\n"
