@@ -28,7 +28,7 @@ from gateway.policy.rules.tuning import tuning_of
 from gateway.runtime import Runtime
 from scheduler.core.records import Entry
 
-LOOK_S: Final = 0.5
+LOOK_S: Final = 1.0
 _SLICE: Final = 1_000
 
 log = get(__name__)

@@ -24,8 +24,8 @@ from gateway.telemetry import metrics
 LOOK_S: Final = 0.8
 NEAR_S: Final = 0.02
 DAYS_AHEAD: Final = 7
-_DEAD_S: Final = 2.0
-_OUTBOX_S: Final = 1.0
+_DEAD_S: Final = 4.0  # every egress process looks for them too, and more often
+_OUTBOX_S: Final = 1.5
 _HOUSE_S: Final = 30.0
 SILENT_MS: Final = 60_000
 _KEEP_PROCESSES_MS: Final = 7 * 86_400_000
