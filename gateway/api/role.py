@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from socket import socket
 from typing import Final
 
@@ -23,7 +22,6 @@ from scheduler.store.scheduler import IndexUnavailable
 _KEEP_ALIVE_S: Final = 5
 _BACKLOG: Final = 2048
 _TUNE_AGAIN_S: Final = 1.0
-_COLLECT: Final = (20_000, 20, 50)
 
 
 async def serve(rt: Runtime, sockets: Sequence[socket]) -> None:
@@ -31,22 +29,7 @@ async def serve(rt: Runtime, sockets: Sequence[socket]) -> None:
     door = Door(rt)
     door.start()
     _keep_tuned(rt)
-    with _calm_collection():
-        await _serve(rt, door, sockets)
-
-
-@contextmanager
-def _calm_collection() -> Iterator[None]:
-    """Collects garbage less often, and never what was there at start: else a fifth of a request's CPU goes there."""
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_COLLECT)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
+    await _serve(rt, door, sockets)
 
 
 async def _serve(rt: Runtime, door: Door, sockets: Sequence[socket]) -> None:

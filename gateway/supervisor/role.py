@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gateway import logs
 from gateway.policy.entry import apply_quietly, watch_file
@@ -19,6 +20,7 @@ from gateway.supervisor import addresses
 from gateway.supervisor.first_policy import from_file
 
 ROLES = ("api", "egress", "delivery")
+_COLLECT: Final = (20_000, 20, 50)
 _log = logs.get("role")
 
 
@@ -50,10 +52,25 @@ async def run_role(settings: Settings, role: str, worker: str, sockets: list[soc
             rt.spawn(watch_file(rt, settings.policy), "policy file")
         async with _operators_page(rt):
             _log.info("role_started", process=rt.process_id)
-            await _run_to_end(rt, work, sockets or [])
+            with calm_collection():
+                await _run_to_end(rt, work, sockets or [])
         return 0 if rt.failure is None else 1
     finally:
         await opened.__aexit__(None, None, None)
+
+
+@contextmanager
+def calm_collection() -> Iterator[None]:
+    """Collects garbage less often, and never what was there at start: else up to a fifth of a role's CPU goes there."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def read_policy_again(rt: Runtime) -> None:
