@@ -48,7 +48,7 @@ check: $(STAMP) ## format, lint, types, import rules, pure tests: under a minute
 	$(PYTEST) -n $(WORKERS) tests/unit tests/house
 
 .PHONY: bench
-bench: $(STAMP) ## side-by-side measurement; prints a table, writes results/bench-DATE.json
+bench: $(STAMP) ## the full job measured: rate, latency, CPU; prints a table, writes results/bench-DATE.json
 	$(BIN)/python -m loadtests.bench $(ARGS)
 
 .PHONY: faults
