@@ -13,6 +13,7 @@ from typing import Final
 
 from gateway import logs
 from gateway.clock import Clock
+from gateway.egress.rounds import Rounds
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.ledger.inbox import ReceivedPart, ReceivedReceipt, keep
 from gateway.policy.rules.snapshot import Dialect
@@ -47,6 +48,7 @@ class InboxWriter:
     def __init__(self, clock: Clock, line: StoreLine) -> None:
         self._clock = clock
         self._line = line
+        self._rounds = Rounds(clock)
         self._waiting: deque[Delivery] = deque()
         self._octets = 0  # of what waits, or is being kept
         self._wake = asyncio.Event()
@@ -72,6 +74,7 @@ class InboxWriter:
         """Runs until cancelled."""
         while True:
             await self._wake.wait()
+            await self._rounds.begin()
             batch = [self._waiting.popleft() for _ in range(min(BATCH_MAX, len(self._waiting)))]
             try:
                 await self._keep(batch)

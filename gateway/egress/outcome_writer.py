@@ -19,6 +19,7 @@ import asyncpg
 from gateway import logs
 from gateway.clock import Clock
 from gateway.domain import outcomes
+from gateway.egress.rounds import Rounds
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.ledger.outcomes import (
     Bench,
@@ -56,6 +57,7 @@ class OutcomeWriter:
     def __init__(self, parts: WriterParts) -> None:
         self.held: set[UUID] = set()
         self._parts = parts
+        self._rounds = Rounds(parts.clock)
         self._waiting: deque[Closing] = deque()
         self._answered: Counter[tuple[str, str]] = Counter()
         self._wake = asyncio.Event()
@@ -91,6 +93,7 @@ class OutcomeWriter:
         """Runs until cancelled. What cannot be stored now stays, in order."""
         while True:
             await self._wake.wait()
+            await self._rounds.begin()
             batch = self._take()
             try:
                 await self._store(batch)

@@ -18,6 +18,7 @@ from gateway.clock import Clock
 from gateway.egress.claimer import Claimer, Claims
 from gateway.egress.outcome_writer import OutcomeWriter
 from gateway.egress.pump import WRITE_WITHIN_S, Pump
+from gateway.egress.rounds import Rounds
 from gateway.policy.holder import PolicyHolder
 from scheduler.core.asks import LeaseAsk
 from scheduler.store.scheduler import IndexUnavailable, Scheduler
@@ -53,6 +54,7 @@ class Stock:
         self._open = asyncio.Event()
         self._hungry = asyncio.Event()
         self._claims = Claims(session, provider, parts.pump)
+        self._rounds = Rounds(parts.clock)
 
     @property
     def claiming(self) -> int:
@@ -80,6 +82,7 @@ class Stock:
         """Runs until cancelled."""
         while True:
             await self._open.wait()
+            await self._rounds.begin()
             want = self._missing()
             if want <= 0:
                 self._hungry.clear()
