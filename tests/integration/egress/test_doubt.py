@@ -135,7 +135,11 @@ async def test_a_drain_settles_everything_and_ends_the_process(database_url: str
         assert world.carrier.counters["submits"] == await world.conn.fetchval("SELECT count(*) FROM carrier_ids")
         ended = await world.conn.fetchval("SELECT ended_at FROM processes WHERE id = $1", rt.process_id)
         assert ended is not None
-        assert await world.conn.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+
+        async def unlocked() -> bool:  # the server notices the end of a connection a moment later
+            return await world.conn.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+
+        await until(unlocked, 5)
         async with world.egress("2"):
             await world.until_status(ids, "sent", 30)
         assert world.carrier.counters["submits"] == 300
