@@ -18,7 +18,8 @@ from gateway.domain import states
 from gateway.domain.ids import day_of
 from gateway.domain.outcomes import Change, expire
 from gateway.ledger.callback_lines import add_events
-from gateway.ledger.outcomes import LOCK_MESSAGES, standing_of, store_changes
+from gateway.ledger.message_rows import LOCK_MESSAGES
+from gateway.ledger.outcomes import standing_of, store_changes
 from gateway.policy.rules.snapshot import Policy
 
 # The plan is always: batch -> primary key. Fresh partitions have no statistics, and a guess that goes wrong (a filter

@@ -15,24 +15,9 @@ import orjson
 from gateway.domain import states
 from gateway.domain.folding import PROVING_WORDS, UNTOUCHED, Fact, NetworkWord, Settled, fold, settle
 from gateway.ledger.callback_lines import CORRECTED, add_events, event_of
+from gateway.ledger.message_rows import LOCK_MESSAGES
 from gateway.policy.rules.snapshot import Policy
 
-# Every column of `messages` that decisions and the message object need: all but the text.
-MESSAGE_COLUMNS: Final = """
-m.day, m.id, m.tenant_id, m.class, m.status, m.version, m.next_slot, m.attempts_spent, m.submit_begun, m.recipient,
-m.sender, m.encoding, m.segments, m.application, m.client_ref, m.extras, m.route, m.provider, m.created_at,
-m.not_before, m.submit_by, m.expires_at, m.sweep_at, m.final_at, m.predicted_wait_ms, m.policy_version,
-m.network_state, m.delivery, m.expiry, m.error, m.possible_duplicate
-"""
-
-# The lateral join makes PostgreSQL lock the rows in the order in which they are given.
-LOCK_MESSAGES: Final = f"""
-SELECT m.*
-FROM unnest($1::date[], $2::uuid[]) AS w (day, id)
-CROSS JOIN LATERAL (
-    SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.day = w.day AND m.id = w.id FOR UPDATE
-) AS m
-"""  # noqa: S608 - column names of ours
 _FACTS = """
 SELECT message_id, part, state, provider, error_code, done_at, received_at
 FROM receipts

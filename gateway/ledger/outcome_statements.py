@@ -4,21 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# Every column of `messages` but the text, which no transition needs.
-MESSAGE_COLUMNS: Final = """
-m.day, m.id, m.tenant_id, m.class, m.status, m.version, m.next_slot, m.attempts_spent, m.submit_begun, m.recipient,
-m.sender, m.body_key_id, m.encoding, m.segments, m.application, m.client_ref, m.extras, m.route, m.provider,
-m.created_at, m.not_before, m.submit_by, m.expires_at, m.sweep_at, m.final_at, m.predicted_wait_ms, m.policy_version,
-m.network_state, m.delivery, m.expiry, m.error, m.possible_duplicate
-"""
-
-# A lateral join locks the rows in the order in which they are given.
-LOCK_MESSAGES: Final = f"""
-SELECT m.*, (SELECT t.name FROM tenants t WHERE t.id = m.tenant_id) AS tenant
-  FROM unnest($1::date[], $2::uuid[]) AS r (day, id)
- CROSS JOIN LATERAL (
-       SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.day = r.day AND m.id = r.id FOR UPDATE) AS m
-"""  # noqa: S608 - constant columns only
+from gateway.ledger.message_rows import MESSAGE_COLUMNS
 
 # The row lock comes first and in key order; an attempt that was closed meanwhile changes nothing, but its carrier id
 # is kept: the receipt will ask for it.

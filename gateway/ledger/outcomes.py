@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -21,11 +21,11 @@ from gateway.domain.outcomes import Change, Ending, Refusal, Rules, Standing
 from gateway.ledger import outcome_statements as sql
 from gateway.ledger.callback_lines import add_events
 from gateway.ledger.folds import parts_told
+from gateway.ledger.message_rows import LOCK_MESSAGES
 from gateway.ledger.unnamed_submits import Unnamed, keep_unnamed, take_named
 from gateway.policy.rules.snapshot import Policy, TrafficClass
 from scheduler.core.records import Entry, pack_batch
 
-LOCK_MESSAGES: Final = sql.LOCK_MESSAGES
 RowT = TypeVar("RowT", bound=Mapping[str, Any])
 
 
@@ -164,7 +164,7 @@ async def store_endings(conn: asyncpg.Connection[Any], closings: Sequence[Closin
     """Stores any endings, each message at most once per call, and all that follows from them."""
     ordered = sorted(closings, key=lambda closing: closing.id.int)
     days, ids = [c.day for c in ordered], [c.id for c in ordered]
-    rows = {row["id"]: row for row in await conn.fetch(sql.LOCK_MESSAGES, days, ids)}
+    rows = {row["id"]: row for row in await conn.fetch(LOCK_MESSAGES, days, ids)}
     in_time = [c for c in ordered if not c.late]
     closed = await _close_attempts(conn, in_time)
     await _keep_carrier_ids(conn, ordered)
