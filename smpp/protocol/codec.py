@@ -21,6 +21,17 @@ SHORT_MESSAGE_OCTETS_MAX: Final = 254
 ADDRESS_OCTETS_MAX: Final = 20
 TLV_OCTETS_MAX: Final = 0xFFFF
 
+_TEXT_MAX: Final = SHORT_MESSAGE_OCTETS_MAX
+_C_OCTETS_MAX: Final = {
+    "service_type": 5,
+    "source_addr": ADDRESS_OCTETS_MAX,
+    "destination_addr": ADDRESS_OCTETS_MAX,
+    "schedule_delivery_time": 16,
+    "validity_period": 16,
+}
+_SHORT_MESSAGES: Final[dict[tuple[int, ...], Struct]] = {}
+_STRUCTS_MAX: Final = 2_000
+
 _TLV: Final = Struct(">HH")
 _HEADER = c.HEADER
 _SIZE: Final = c.HEADER_OCTETS
@@ -30,10 +41,10 @@ _CHARSET: Final = "latin-1"
 def encode(pdu: Pdu) -> bytes:
     """The octets of one PDU. Raises PduInvalid when a field does not fit its place: nothing is ever cut short."""
     try:
-        command_id = pdu.COMMAND_ID
         if isinstance(pdu, ShortMessage):
-            body = _encode_short_message(pdu)
-        elif isinstance(pdu, Unknown):
+            return _encode_short_message(pdu)
+        command_id = pdu.COMMAND_ID
+        if isinstance(pdu, Unknown):
             command_id, body = pdu.command_id, pdu.body
         else:
             body = _encode_layout(pdu)
@@ -64,48 +75,68 @@ def encode_tlvs(tlvs: Tlvs) -> bytes:
 def _encode_short_message(pdu: ShortMessage) -> bytes:
     text = pdu.short_message
     octets = len(text)
-    if octets > SHORT_MESSAGE_OCTETS_MAX:
-        raise PduInvalid("short_message: more than 254 octets")
-    source = pdu.source_addr
-    destination = pdu.destination_addr
-    service_type = pdu.service_type
-    schedule = pdu.schedule_delivery_time
-    validity = pdu.validity_period
-    _check_length("source_addr", source, ADDRESS_OCTETS_MAX)
-    _check_length("destination_addr", destination, ADDRESS_OCTETS_MAX)
-    if service_type:
-        _check_length("service_type", service_type, 5)
-    if schedule:
-        _check_length("schedule_delivery_time", schedule, 16)
-    if validity:
-        _check_length("validity_period", validity, 16)
-    # One str format and one encode: in CPython this is half the cost of formatting octets. %c above 255 fails to
-    # encode, below 0 fails to format.
-    mandatory = "%s\0%c%c%s\0%c%c%s\0%c%c%c%s\0%s\0%c%c%c%c%c" % (  # noqa: UP031
-        service_type,
-        pdu.source_addr_ton,
-        pdu.source_addr_npi,
-        source,
-        pdu.dest_addr_ton,
-        pdu.dest_addr_npi,
-        destination,
-        pdu.esm_class,
-        pdu.protocol_id,
-        pdu.priority_flag,
-        schedule,
-        validity,
-        pdu.registered_delivery,
-        pdu.replace_if_present_flag,
-        pdu.data_coding,
-        pdu.sm_default_msg_id,
-        octets,
+    service_type = pdu.service_type.encode(_CHARSET)
+    source = pdu.source_addr.encode(_CHARSET)
+    destination = pdu.destination_addr.encode(_CHARSET)
+    schedule = pdu.schedule_delivery_time.encode(_CHARSET)
+    validity = pdu.validity_period.encode(_CHARSET)
+    lengths = (len(service_type), len(source), len(destination), len(schedule), len(validity))
+    if 0 in source or 0 in destination or 0 in service_type or 0 in schedule or 0 in validity or octets > _TEXT_MAX:
+        raise _misfit(pdu)
+    mandatory = _SHORT_MESSAGES.get(lengths) or _short_message_struct(lengths, pdu)
+    tail = text + encode_tlvs(pdu.tlvs) if pdu.tlvs else text
+    return (
+        mandatory.pack(
+            mandatory.size + len(tail),
+            pdu.COMMAND_ID,
+            pdu.command_status,
+            pdu.sequence_number,
+            service_type,
+            pdu.source_addr_ton,
+            pdu.source_addr_npi,
+            source,
+            pdu.dest_addr_ton,
+            pdu.dest_addr_npi,
+            destination,
+            pdu.esm_class,
+            pdu.protocol_id,
+            pdu.priority_flag,
+            schedule,
+            validity,
+            pdu.registered_delivery,
+            pdu.replace_if_present_flag,
+            pdu.data_coding,
+            pdu.sm_default_msg_id,
+            octets,
+        )
+        + tail
     )
-    return mandatory.encode(_CHARSET) + text
 
 
-def _check_length(name: str, value: str, octets_max: int) -> None:
-    if len(value) > octets_max or "\0" in value:
-        raise PduInvalid(f"{name}: more than {octets_max} octets, or a NUL inside")
+def _short_message_struct(lengths: tuple[int, ...], pdu: ShortMessage) -> Struct:
+    # One Struct packs the header and every mandatory parameter at once. There is one for each combination of string
+    # lengths; traffic uses a few dozen of them, and a flood of odd ones finds the table full and compiles its own.
+    if any(length > limit for length, limit in zip(lengths, _C_OCTETS_MAX.values(), strict=True)):
+        raise _misfit(pdu)
+    kind = "{}sxBB{}sxBB{}sxBBB{}sx{}sxBBBBB".format(*lengths)
+    made = Struct(">IIII" + kind)
+    if len(_SHORT_MESSAGES) < _STRUCTS_MAX:
+        _SHORT_MESSAGES[lengths] = made
+    return made
+
+
+def _misfit(pdu: ShortMessage) -> PduInvalid:
+    if len(pdu.short_message) > _TEXT_MAX:
+        return PduInvalid("short_message: more than 254 octets")
+    for name, octets_max in _C_OCTETS_MAX.items():
+        value = getattr(pdu, name)
+        if len(value) > octets_max or "\0" in value:
+            return _too_long(name, octets_max)
+    return PduInvalid(f"{type(pdu).__name__}: a field does not fit")
+
+
+def _too_long(name: str, octets_max: int) -> PduInvalid:
+    return PduInvalid(f"{name}: more than {octets_max} octets, or a NUL inside")
 
 
 def _encode_layout(pdu: Pdu) -> bytes:
@@ -117,7 +148,8 @@ def _encode_layout(pdu: Pdu) -> bytes:
         if limit == INTEGER:
             parts.append(b"%c" % value)
         else:
-            _check_length(name, value, limit - 1)
+            if len(value) >= limit or "\0" in value:
+                raise _too_long(name, limit - 1)
             parts.append(value.encode(_CHARSET) + b"\0")
     if pdu.command_status and not filled and c.is_response(pdu.COMMAND_ID):
         return b""  # an error response has no body (section 3.2: "body not returned")
