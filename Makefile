@@ -55,10 +55,18 @@ bench: $(STAMP) ## the full job measured: rate, latency, CPU; prints a table, wr
 faults: $(STAMP) ## seeded kill and cut runs at full N; prints a table, writes results/faults-DATE.json
 	$(BIN)/python -m loadtests.faults $(ARGS)
 
+.PHONY: fuzz
+fuzz: $(STAMP) ## damaged PDUs against codec, session and readers; ARGS="--seconds 3600" for an hour
+	$(BIN)/python -m loadtests.fuzz $(ARGS)
+
 .PHONY: format
 format: $(STAMP) ## put the code into the one form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+.PHONY: diagram
+diagram: $(STAMP) ## the state diagram of ARCHITECTURE.md, drawn from the transition table
+	$(BIN)/python -m tests.house.state_diagram
 
 .PHONY: lock
 lock: $(STAMP) ## make requirements.lock from pyproject.toml

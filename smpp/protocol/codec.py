@@ -19,6 +19,10 @@ SHORT_MESSAGE_OCTETS_MAX: Final = 254
 """sm_length of section 5.2.21; longer text travels in message_payload."""
 
 ADDRESS_OCTETS_MAX: Final = 20
+
+TLVS_MAX: Final = 1_000
+"""Optional parameters of one PDU, both ways. SMPP 3.4 names 45; a PDU full of empty ones would cost 20 ms to read."""
+
 TLV_OCTETS_MAX: Final = 0xFFFF
 
 _TEXT_MAX: Final = SHORT_MESSAGE_OCTETS_MAX
@@ -63,6 +67,8 @@ def encode_bare(command_id: int, command_status: int, sequence_number: int) -> b
 
 def encode_tlvs(tlvs: Tlvs) -> bytes:
     """Optional parameters in the given order (section 3.2.4.1)."""
+    if len(tlvs) > TLVS_MAX:
+        raise PduInvalid(f"tlvs: more than {TLVS_MAX}")
     parts = []
     for tag, value in tlvs:
         if not 0 <= tag <= TLV_OCTETS_MAX or len(value) > TLV_OCTETS_MAX:
@@ -287,8 +293,10 @@ def _unterminated(name: str, limit_at: int, size: int, status: int) -> _Fault:
 def _decode_tlvs(octets: bytes, at: int, size: int) -> Tlvs:
     if at == size:
         return ()
-    tlvs = []
+    tlvs: list[tuple[int, bytes]] = []
     while size - at >= _TLV.size:
+        if len(tlvs) == TLVS_MAX:
+            raise _Fault("tlv: too many", e.RINVOPTPARSTREAM)
         tag, length = _TLV.unpack_from(octets, at)
         at += _TLV.size
         end = at + length
