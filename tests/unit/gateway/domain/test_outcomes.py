@@ -265,7 +265,7 @@ def test_every_ending_keeps_the_invariants(outcome: str, choice: str) -> None:
         ending = Ending(2, outcome, taken, parts_total=2, refusal=BUSY)
         change = close(standing, ending, _rules(choice), NOW, 0.99)
         assert change is not None
-        legal = {after for (before, _), after in states.TRANSITIONS.items() if before == states.QUEUED}
+        legal = {after for (before, _), after in states.TRANSITIONS.items() if before == states.SENDING}
         assert change.status in legal
         final = states.is_final(change.status)
         assert (change.final_at is not None) is final
