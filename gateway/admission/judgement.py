@@ -146,12 +146,7 @@ def _measure(
     dialect: Dialect, text: str, request: MessageRequest, traffic: TrafficClass, place: Place
 ) -> Measure | Problem:
     try:
-        measured = measure(
-            text,
-            request.encoding,
-            default_alphabet=dialect.default_alphabet,
-            long_messages=dialect.long_messages,
-        )
+        measured = measure(text, request.encoding, dialect.carriage)
     except TextError as error:
         if request.encoding == "gsm7":
             return invalid([place.fault("text", str(error))])

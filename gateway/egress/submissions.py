@@ -158,13 +158,7 @@ def _pdus(row: Mapping[str, Any], dialect: Dialect, reference: int) -> list[Subm
     if row["body"] is None:
         raise TextMissing
     text = bytes(row["body"]).decode()
-    segments = segment(
-        text,
-        row["encoding"],
-        long_messages=dialect.long_messages,
-        reference=reference,
-        default_alphabet=dialect.default_alphabet,
-    )
+    segments = segment(text, row["encoding"], dialect.carriage, reference=reference)
     sender: str = row["sender"]
     source_ton, source_npi = numbering(dialect, sender_kind(sender))
     dest_ton, dest_npi = numbering(dialect, "destination")

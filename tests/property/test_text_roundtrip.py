@@ -6,7 +6,7 @@ import gsm0338
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smpp.text import decode, gsm, measure, segment, split_header
+from smpp.text import Carriage, decode, gsm, measure, segment, split_header
 
 GSM_TEXT = st.text(alphabet=sorted(gsm.ALPHABET), max_size=700)
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=400)
@@ -14,7 +14,7 @@ WAYS = st.sampled_from(["udh8", "udh16", "sar", "payload"])
 
 
 def joined(text: str, encoding: str, long_messages: str, default_alphabet: str) -> str:
-    parts = segment(text, encoding, long_messages=long_messages, reference=7, default_alphabet=default_alphabet)
+    parts = segment(text, encoding, Carriage(long_messages, default_alphabet), reference=7)
     out = []
     for part in parts:
         body = split_header(part.short_message, part.esm_class).body or dict(part.tlvs).get(0x0424, b"")
@@ -40,9 +40,9 @@ def test_any_text_comes_back(text: str, long_messages: str) -> None:
 @settings(deadline=None)
 @given(ANY_TEXT | GSM_TEXT, st.sampled_from(["udh8", "udh16", "sar"]), st.sampled_from(["gsm7", "latin1", "ascii"]))
 def test_the_measure_is_what_leaves(text: str, long_messages: str, default_alphabet: str) -> None:
-    how = {"long_messages": long_messages, "default_alphabet": default_alphabet}
-    measured = measure(text, **how)
-    assert measured.segments == len(segment(text, measured.encoding, reference=1, **how))
+    carriage = Carriage(long_messages, default_alphabet)
+    measured = measure(text, carriage=carriage)
+    assert measured.segments == len(segment(text, measured.encoding, carriage, reference=1))
 
 
 @settings(deadline=None)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from smpp.text import Carriage
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:
@@ -130,6 +132,11 @@ class Dialect:
     address: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     service_type: str = ""
     status_overrides: Mapping[int, StatusOverride] = field(default_factory=dict)
+
+    @property
+    def carriage(self) -> Carriage:
+        """What of the dialect decides how a text is encoded and cut."""
+        return Carriage(self.long_messages, self.default_alphabet, self.national_shift)
 
 
 @dataclass(frozen=True, slots=True)

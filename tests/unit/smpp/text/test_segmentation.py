@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from smpp.text import TextError, decode, measure, segment, split_header, transliterate
+from smpp.text import Carriage, TextError, decode, measure, segment, split_header, transliterate
 
 
 def units(text: str, encoding: str = "auto", **how: str) -> list[int]:
     """Septets, octets or UTF-16 units per part, without headers."""
-    parts = segment(text, encoding, reference=42, **how)
+    parts = segment(text, encoding, Carriage(**how), reference=42)
     width = 2 if parts[0].data_coding == 8 else 1
     return [len(split_header(part.short_message, part.esm_class).body) // width for part in parts]
 
@@ -67,7 +67,7 @@ def test_e12_ucs2_is_big_endian_without_mark() -> None:
 def test_e13_sixteen_bit_reference_leaves_even_parts() -> None:
     assert units("я" * 140, long_messages="udh16") == [66, 66, 8]
     assert units("x" * 161, long_messages="udh16") == [152, 9]
-    (first, _) = segment("x" * 161, "auto", long_messages="udh16", reference=0x12345)
+    (first, _) = segment("x" * 161, "auto", Carriage(long_messages="udh16"), reference=0x12345)
     assert first.short_message[:7].hex() == "06080423450201"
 
 
@@ -94,7 +94,7 @@ def test_e20_long_text_never_overflows_short_message() -> None:
     parts = segment("x" * 300, "auto", reference=1)
     assert len(parts) == 2
     assert max(len(part.short_message) for part in parts) <= 159
-    (whole,) = segment("x" * 300, "auto", long_messages="payload", reference=1)
+    (whole,) = segment("x" * 300, "auto", Carriage(long_messages="payload"), reference=1)
     assert whole.short_message == b""
     assert [(tag, len(value)) for tag, value in whole.tlvs] == [(0x0424, 300)]
 
@@ -106,7 +106,7 @@ def test_e22_more_than_255_parts_are_refused() -> None:
 
 
 def test_e23_sar_tlvs_leave_room_for_the_header() -> None:
-    parts = segment("x" * 200, "auto", long_messages="sar", reference=42)
+    parts = segment("x" * 200, "auto", Carriage(long_messages="sar"), reference=42)
     assert [len(part.short_message) for part in parts] == [153, 47]
     assert {part.esm_class for part in parts} == {0}
     flat = b"".join(tag.to_bytes(2, "big") + len(value).to_bytes(2, "big") + value for tag, value in parts[0].tlvs)
@@ -123,22 +123,22 @@ def test_e26_form_feed_is_an_extension_character() -> None:
 def test_e28_latin1_carries_octets() -> None:
     assert units("é" * 140, default_alphabet="latin1") == [140]
     assert units("é" * 141, default_alphabet="latin1") == [134, 7]
-    assert measure("á", default_alphabet="latin1").encoding == "latin1"
-    assert measure("я", default_alphabet="latin1").encoding == "ucs2"
-    assert segment("á", "auto", reference=1, default_alphabet="latin1")[0].data_coding == 3
+    assert measure("á", carriage=Carriage(default_alphabet="latin1")).encoding == "latin1"
+    assert measure("я", carriage=Carriage(default_alphabet="latin1")).encoding == "ucs2"
+    assert segment("á", "auto", Carriage(default_alphabet="latin1"), reference=1)[0].data_coding == 3
 
 
 def test_a_stored_encoding_survives_another_carrier() -> None:
     """Rerouted: latin1 goes on as Latin-1, gsm7 finds a form that the new carrier reads."""
     assert segment("á", "latin1", reference=1)[0].data_coding == 3
-    assert segment("Δ", "gsm7", reference=1, default_alphabet="latin1")[0].data_coding == 8
-    assert segment("é", "gsm7", reference=1, default_alphabet="ascii")[0].data_coding == 8
+    assert segment("Δ", "gsm7", Carriage(default_alphabet="latin1"), reference=1)[0].data_coding == 8
+    assert segment("é", "gsm7", Carriage(default_alphabet="ascii"), reference=1)[0].data_coding == 8
 
 
 def test_ascii_counts_brackets_twice() -> None:
     assert units("[" * 80, default_alphabet="ascii") == [80]
     assert units("[" * 81, default_alphabet="ascii") == [76, 5]
-    assert measure("[" * 81, default_alphabet="ascii").segments == 2
+    assert measure("[" * 81, carriage=Carriage(default_alphabet="ascii")).segments == 2
 
 
 def test_the_eight_bit_reference_wraps() -> None:
