@@ -85,6 +85,12 @@ class Metrics:
         self.session_window_used = _gauge("session_window_used", "Unanswered requests of a session.", "session")
         self.session_rate_per_s = _gauge("session_rate_per_s", "Rate that a session is allowed now.", "session")
         self.reconnects_total = _counter("reconnects_total", "Connections begun again after a loss.", "session")
+        self.binds_refused_total = _counter(
+            "binds_refused_total", "Binds that the carrier refused.", "session", "status"
+        )
+        self.route_holds_total = _counter(
+            "route_holds_total", "Times that a refusal made a route rest for a while.", "route", "status"
+        )
         self.claim_seconds = _histogram("claim_seconds", "Duration of a claim transaction.", _FAST_S)
         self.unconfirmed_total = _counter("unconfirmed_total", "Submits whose answer was lost.", "provider")
         self.possible_duplicates_total = _counter(
@@ -110,6 +116,7 @@ class Metrics:
         self.receipt_coverage_ratio = _gauge(
             "receipt_coverage_ratio", "Share of sent messages with a final receipt.", "provider"
         )
+        self.inbound_total = _counter("inbound_total", "Texts of handsets that were handed over.", "outcome")
         self.callbacks_total = _counter("callbacks_total", "Tries of callbacks.", "outcome")
         self.callback_backlog = _gauge("callback_backlog", "Callbacks that wait or are retried.")
         self.callback_oldest_seconds = _gauge("callback_oldest_seconds", "Age of the oldest callback that waits.")

@@ -111,7 +111,7 @@ class EndpointLine:
 
     async def _refill(self) -> None:
         async with self.means.pool.acquire() as conn:
-            found = await callback_lines.page(conn, self.endpoint.id, self.means.clock.now_at(), self._in_hand, PAGE)
+            found = await callback_lines.page(conn, self.endpoint, self.means.clock.now_at(), self._in_hand, PAGE)
         self._more = len(found) == PAGE
         self._queue.extend(found)
         self._in_hand.update(line.id for line in found)

@@ -11,6 +11,8 @@ from gateway.delivery.gauges import Gauges
 from gateway.delivery.promoter import Promoter
 from gateway.delivery.rebuild import Rebuilder
 from gateway.delivery.sweeps import Sweeper
+from gateway.inbound.importer import Importer
+from gateway.inbound.joiner import Joiner
 from gateway.logs import get
 from gateway.receipts.merger import Merger
 from gateway.runtime import Runtime
@@ -25,6 +27,8 @@ async def run(rt: Runtime) -> None:
         parts = {
             "receipts": Merger(rt).run(),
             "callbacks": Sender(rt, client).run(),
+            "inbound": Joiner(rt).run(),
+            "imports": Importer(rt).run(),
             "sweeps": Sweeper(rt).run(),
             "promoter": Promoter(rt).run(),
             "rebuild": rebuilder.run(),

@@ -76,12 +76,13 @@ def settle(parts: Sequence[Part], now_at: int, timeout_ms: int) -> Settled:
 
     `parts` in the order in which they came, those handed over lately among them. Instants are UTC ms.
     """
-    known = {(part.number, part.octets) for part in parts if part.done}
+    known: set[tuple[int, bytes]] = set()  # handed over before the part at hand came
     messages: list[Gathered] = []
     doubles: list[int] = []
     current: Gathered | None = None
     for part in parts:
         if part.done:
+            known.add((part.number, part.octets))
             continue
         standing = current.parts.get(part.number) if current is not None else None
         if (part.number, part.octets) in known or (standing is not None and standing.octets == part.octets):

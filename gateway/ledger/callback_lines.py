@@ -16,11 +16,14 @@ import orjson
 from gateway.domain import states
 from gateway.domain.ids import rfc3339
 from gateway.domain.message import message_object
+from gateway.ledger.inbound import text_of
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import CallbackTarget, Policy
 
 CHANNEL: Final = "sluicegate_callbacks"
 CORRECTED: Final = "message.corrected"
+RECEIVED: Final = "message.received"
+_BULK: Final = 1_000
 _STATUS_EVENTS: Final = {
     status: f"message.{status}"
     for status in (
@@ -34,7 +37,7 @@ _STATUS_EVENTS: Final = {
         states.UNKNOWN,
     )
 }
-EVENT_TYPES: Final = frozenset(_STATUS_EVENTS.values()) | {CORRECTED, "message.received", "optout.created"}
+EVENT_TYPES: Final = frozenset(_STATUS_EVENTS.values()) | {CORRECTED, RECEIVED, "optout.created"}
 _FINAL_EVENTS: Final = EVENT_TYPES - {"message.sent"}
 
 _ENDPOINTS = """
@@ -47,11 +50,15 @@ _ENDPOINT_IDS = """
 SELECT e.id, e.tenant_id, e.url
 FROM endpoints e JOIN unnest($1::int[], $2::text[]) AS w (tenant_id, url) ON e.tenant_id = w.tenant_id AND e.url = w.url
 """
+# What goes to an endpoint that said 410 under this policy version is on the give-up list from the start.
 _INSERT = """
-INSERT INTO callbacks (endpoint_id, tenant_id, day, message_id, seq, type, webhook_id, body, created_at, due_at)
-SELECT w.endpoint_id, w.tenant_id, w.day, w.message_id, w.seq, w.type, w.webhook_id, w.body, $9, $9
+INSERT INTO callbacks (endpoint_id, tenant_id, day, message_id, seq, type, webhook_id, body, created_at, due_at,
+                       last_status, gave_up_at)
+SELECT w.endpoint_id, w.tenant_id, w.day, w.message_id, w.seq, w.type, w.webhook_id, w.body, $9::bigint, $9::bigint,
+       CASE WHEN e.gone_version = $10::int THEN '410' END, CASE WHEN e.gone_version = $10::int THEN $9::bigint END
 FROM unnest($1::int[], $2::int[], $3::date[], $4::uuid[], $5::int[], $6::text[], $7::uuid[], $8::bytea[])
      WITH ORDINALITY AS w (endpoint_id, tenant_id, day, message_id, seq, type, webhook_id, body, n)
+LEFT JOIN endpoints e ON e.id = w.endpoint_id
 ORDER BY w.n
 """
 _BACKLOG = """
@@ -76,12 +83,13 @@ ORDER BY h.due_at
 LIMIT $2
 """
 _PAGE = """
-SELECT id, type, webhook_id, body, created_at, tries
+SELECT id, type, webhook_id, body, created_at, tries, message_id
 FROM callbacks
 WHERE endpoint_id = $1 AND gave_up_at IS NULL AND due_at <= $2 AND id <> ALL ($3::bigint[])
 ORDER BY due_at, id
 LIMIT $4
 """
+_TEXTS = "SELECT id, body, body_key_id FROM inbound WHERE id = ANY ($1::uuid[]) AND tenant_id = $2"
 _RETRY = """
 UPDATE callbacks c SET tries = c.tries + 1, due_at = w.due_at, last_status = w.last_status, gave_up_at = w.gave_up_at
 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) AS w (id, due_at, last_status, gave_up_at)
@@ -90,6 +98,28 @@ WHERE c.id = w.id
 _REPLAY = """
 UPDATE callbacks SET gave_up_at = NULL, tries = 0, created_at = $3, due_at = $3
 WHERE tenant_id = $1 AND gave_up_at >= $2
+"""
+_COME_BACK = "UPDATE endpoints SET gone_version = NULL WHERE tenant_id = $1 AND gone_version IS NOT NULL"
+_GONE = "UPDATE endpoints SET gone_version = $2 WHERE id = $1"
+_GIVE_UP_LINE = """
+UPDATE callbacks SET gave_up_at = $2, last_status = $3 WHERE id IN (
+    SELECT id FROM callbacks WHERE endpoint_id = $1 AND gave_up_at IS NULL ORDER BY due_at LIMIT $4)
+"""
+_GIVE_UP_OLD = """
+UPDATE callbacks SET gave_up_at = $2, last_status = coalesce(last_status, 'not_tried') WHERE id IN (
+    SELECT id FROM callbacks WHERE gave_up_at IS NULL AND created_at <= $1 ORDER BY id LIMIT $3)
+"""
+_FORGET = """
+DELETE FROM callbacks WHERE id IN (
+    SELECT id FROM callbacks WHERE gave_up_at IS NOT NULL AND gave_up_at <= $1 ORDER BY id LIMIT $2)
+"""
+_SUMMARY = """
+SELECT t.name AS tenant, e.id AS endpoint, e.url,
+       count(*) FILTER (WHERE c.gave_up_at IS NULL) AS owed, count(c.gave_up_at) AS gave_up,
+       min(c.created_at) FILTER (WHERE c.gave_up_at IS NULL) AS oldest_at, max(c.gave_up_at) AS last_gave_up_at,
+       (array_agg(c.last_status ORDER BY c.id DESC) FILTER (WHERE c.last_status IS NOT NULL))[1] AS last_status
+  FROM callbacks c JOIN endpoints e ON e.id = c.endpoint_id JOIN tenants t ON t.id = c.tenant_id
+ GROUP BY 1, 2, 3 ORDER BY owed DESC, gave_up DESC LIMIT $1
 """
 
 
@@ -123,6 +153,16 @@ class Verdict:
     due_at: int
     last_status: str
     gave_up_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantNotice:
+    """Something a tenant is told that is not about one of its messages: `about` is the row it tells of."""
+
+    tenant_id: int
+    type: str
+    about: UUID
+    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +212,28 @@ async def add_events(
         notices.append(
             _Notice(row["tenant_id"], url, row["day"], row["id"], row["version"], event, orjson.dumps(shown))
         )
-    await _insert(conn, notices, now_at)
+    await _insert(conn, policy, notices, now_at)
+    return len(notices)
+
+
+async def add_notices(
+    conn: asyncpg.Connection[asyncpg.Record], policy: Policy, told: Sequence[TenantNotice], now_at: int
+) -> int:
+    """Write one callback per notice that its tenant wants and has an address for; returns how many.
+
+    Belongs into the transaction of what it tells of. A text is never part of the data: it is put in when it is sent.
+    """
+    if not told:
+        return 0
+    names = await tenant_names(conn, {one.tenant_id for one in told})
+    notices: list[_Notice] = []
+    for one in told:
+        target = tenant_rules(policy, names[one.tenant_id]).callbacks
+        if target is None or target.url is None or not wants(target, one.type, final=False):
+            continue
+        body = orjson.dumps({"type": one.type, "timestamp": rfc3339(now_at), "data": dict(one.data)})
+        notices.append(_Notice(one.tenant_id, target.url, None, one.about, 1, one.type, body))
+    await _insert(conn, policy, notices, now_at)
     return len(notices)
 
 
@@ -190,7 +251,9 @@ def _may_be_told(policy: Policy, row: Mapping[str, Any]) -> bool:
     return any(tenant.callbacks is not None for tenant in policy.tenants.values())
 
 
-async def _insert(conn: asyncpg.Connection[asyncpg.Record], notices: Sequence[_Notice], now_at: int) -> None:
+async def _insert(
+    conn: asyncpg.Connection[asyncpg.Record], policy: Policy, notices: Sequence[_Notice], now_at: int
+) -> None:
     if not notices:
         return
     endpoints = await _endpoint_ids(conn, {(notice.tenant_id, notice.url) for notice in notices})
@@ -205,6 +268,7 @@ async def _insert(conn: asyncpg.Connection[asyncpg.Record], notices: Sequence[_N
         [uuid4() for _ in notices],
         [notice.body for notice in notices],
         now_at,
+        policy.version,
     )
     await conn.execute("SELECT pg_notify($1, '')", CHANNEL)
 
@@ -235,18 +299,76 @@ async def heads(
 
 
 async def replay(conn: asyncpg.Connection[asyncpg.Record], tenant_id: int, since_at: int, now_at: int) -> int:
-    """Send again what was given up since an instant; returns how many. Their `webhook-id` stays."""
-    done = await conn.execute(_REPLAY, tenant_id, since_at, now_at)
-    await conn.execute("SELECT pg_notify($1, '')", CHANNEL)
+    """Send again what was given up since an instant; returns how many. Their `webhook-id` stays.
+
+    Endpoints that had said 410 are asked again.
+    """
+    async with conn.transaction():
+        await conn.execute(_COME_BACK, tenant_id)
+        done = await conn.execute(_REPLAY, tenant_id, since_at, now_at)
+        await conn.execute("SELECT pg_notify($1, '')", CHANNEL)
+    return _count(done)
+
+
+async def close_line(
+    conn: asyncpg.Connection[asyncpg.Record], endpoint_id: int, word: str, now_at: int, *, gone_version: int | None
+) -> int:
+    """Gives up what an endpoint is owed; with `gone_version` it gets nothing more under that policy version."""
+    if gone_version is not None:
+        await conn.execute(_GONE, endpoint_id, gone_version)
+    total = 0
+    while True:
+        done = _count(await conn.execute(_GIVE_UP_LINE, endpoint_id, now_at, word, _BULK))
+        total += done
+        if done < _BULK:
+            return total
+
+
+async def give_up_old(conn: asyncpg.Connection[asyncpg.Record], created_until: int, now_at: int) -> int:
+    """Gives up what was owed since that instant or longer, tried or not; returns how many (bounded)."""
+    return _count(await conn.execute(_GIVE_UP_OLD, created_until, now_at, _BULK))
+
+
+async def forget(conn: asyncpg.Connection[asyncpg.Record], gave_up_until: int) -> int:
+    """Deletes from the give-up list what stands there since that instant or longer; returns how many (bounded)."""
+    return _count(await conn.execute(_FORGET, gave_up_until, _BULK))
+
+
+async def summary(conn: asyncpg.Connection[asyncpg.Record], limit: int) -> list[dict[str, Any]]:
+    """What each endpoint is owed and what was given up, the longest lines first."""
+    return [dict(row) for row in await conn.fetch(_SUMMARY, limit)]
+
+
+def _count(done: str) -> int:
     return int(done.rpartition(" ")[2])
 
 
 async def page(
-    conn: asyncpg.Connection[asyncpg.Record], endpoint_id: int, now_at: int, besides: Iterable[int], limit: int
+    conn: asyncpg.Connection[asyncpg.Record], endpoint: Endpoint, now_at: int, besides: Iterable[int], limit: int
 ) -> list[Line]:
-    """The next due notices of one endpoint, without those already in hand."""
-    rows = await conn.fetch(_PAGE, endpoint_id, now_at, list(besides), limit)
-    return [Line(**dict(row)) for row in rows]
+    """The next due notices of one endpoint, without those already in hand; handsets' texts are put into theirs."""
+    rows = await conn.fetch(_PAGE, endpoint.id, now_at, list(besides), limit)
+    texts: dict[UUID, str | None] = {}
+    wanted = [row["message_id"] for row in rows if row["type"] == RECEIVED]
+    if wanted:
+        texts = {row["id"]: text_of(row) for row in await conn.fetch(_TEXTS, wanted, endpoint.tenant_id)}
+    return [
+        Line(
+            row["id"],
+            row["type"],
+            row["webhook_id"],
+            _with_text(row["body"], texts.get(row["message_id"])) if row["type"] == RECEIVED else row["body"],
+            row["created_at"],
+            row["tries"],
+        )
+        for row in rows
+    ]
+
+
+def _with_text(body: bytes, text: str | None) -> bytes:
+    shown = orjson.loads(body)
+    shown["data"]["text"] = text
+    return orjson.dumps(shown)
 
 
 async def remove(conn: asyncpg.Connection[asyncpg.Record], ids: Sequence[int]) -> None:

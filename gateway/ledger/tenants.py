@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import asyncpg
@@ -33,6 +34,15 @@ async def create(conn: asyncpg.Connection[Any], name: str, by: str, now_at: int)
             raise TenantRefused(f"there is a tenant {name} already")
         await conn.execute(_AUDIT, now_at, by, {"tenant": name})
     return int(tenant_id)
+
+
+async def ids_by_name(conn: asyncpg.Connection[Any], names: Iterable[str]) -> dict[str, int]:
+    """Row ids of the accounts that exist among these names."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    rows = await conn.fetch("SELECT id, name FROM tenants WHERE name = ANY ($1::text[])", wanted)
+    return {row["name"]: row["id"] for row in rows}
 
 
 async def list_all(conn: asyncpg.Connection[Any]) -> list[dict[str, Any]]:

@@ -1,0 +1,85 @@
+"""Works through the lists that tenants handed in, a bounded batch per transaction; a stop loses no place in them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Final
+from uuid import UUID
+
+import asyncpg
+
+from gateway.inbound.lists import FAULTS_SHOWN, ListUnreadable, read_rows, rows_of
+from gateway.ledger import consents
+from gateway.ledger.connect import LEDGER_ERRORS
+from gateway.ledger.consents import Advance
+from gateway.logs import get
+from gateway.policy.rules.snapshot import Policy
+from gateway.runtime import Runtime
+
+BATCH: Final = 2_000
+_LOOK_S: Final = 2.0
+
+log = get(__name__)
+
+
+class Importer:
+    """Works until the role stops; several processes share the work list by list."""
+
+    def __init__(self, rt: Runtime) -> None:
+        self._rt = rt
+        self._kept: tuple[UUID, list[list[str]]] | None = None  # the list at hand, read once
+
+    async def run(self) -> None:
+        """Works until the role stops."""
+        while not self._rt.stopping.is_set():
+            worked = False
+            try:
+                async with self._rt.pool.acquire() as conn:
+                    worked = await self.work(conn, self._rt.policies.current)
+            except LEDGER_ERRORS as error:
+                log.warning("import_waits_for_ledger", cause=type(error).__name__)
+            if not worked:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._rt.stopping.wait(), _LOOK_S)
+
+    async def work(self, conn: asyncpg.Connection[Any], policy: Policy) -> bool:
+        """One batch of the oldest list; False where there is none."""
+        async with conn.transaction():
+            row = await consents.open_import(conn)
+            if row is None:
+                self._kept = None
+                return False
+            if self._kept is None or self._kept[0] != row["id"]:
+                self._kept = (row["id"], _rows(row["source"]))
+            step = await work_batch(conn, policy, row, self._kept[1], self._rt.clock.now_at())
+        if step.finished_at is not None:
+            self._kept = None
+        return True
+
+
+async def work_batch(
+    conn: asyncpg.Connection[Any], policy: Policy, row: Any, rows: list[list[str]], now_at: int
+) -> Advance:
+    """The next rows of an import, `row` as `consents.open_import` gives it, in the caller's transaction."""
+    begin = row["rows_done"]
+    entries: list[tuple[str, str]] = []
+    faults: list[dict[str, Any]] = []
+    for one in read_rows(rows[begin : begin + BATCH], policy, row["tenant"]):
+        if one.entry is not None:
+            entries.append(one.entry)
+        else:
+            faults.append({"line": one.line, "message": one.fault})
+    added = await consents.add(conn, row["list"], row["tenant_id"], entries, (consents.IMPORT, now_at))
+    rows_done = min(begin + BATCH, len(rows))
+    room = max(0, FAULTS_SHOWN - row["faults_total"])
+    step = Advance(rows_done, added, len(faults), faults[:room], now_at if rows_done >= len(rows) else None)
+    await consents.advance(conn, row["id"], step)
+    return step
+
+
+def _rows(source: bytes) -> list[list[str]]:
+    try:
+        return rows_of(source)
+    except ListUnreadable:  # was read before it was kept
+        return []

@@ -1,0 +1,286 @@
+"""The inbound loop: parts that egress kept become texts of the tenant that owns the number (delivery role).
+
+One process of the installation joins at a time; a batch is one transaction: text, stop or start word, callback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import asyncpg
+
+from gateway.domain import ids, keywords
+from gateway.domain.joining import Gathered, Part, settle
+from gateway.inbound.reading import Read, decoder_of, handset_number, join_key, read_part
+from gateway.ledger import consents, inbound
+from gateway.ledger.callback_lines import TenantNotice, add_notices
+from gateway.ledger.connect import LEDGER_ERRORS, connect
+from gateway.ledger.inbound import Handed
+from gateway.ledger.tenants import ids_by_name
+from gateway.logs import get
+from gateway.policy.rules.snapshot import Policy
+from gateway.runtime import Runtime
+from gateway.telemetry import metrics
+
+BATCH: Final = 200
+_LOOK_S: Final = 5.0  # new parts wake the loop; a wake that was lost costs this much at most
+_BUSY_S: Final = 0.5
+_AWAY_S: Final = 1.0
+_GATHER_S: Final = 0.02
+_COMMAND_S: Final = 30.0
+# A part that came again long after its message was handed over is no repeat any more.
+_REPEATS_MS: Final = 600_000
+
+log = get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A text whose parts are together, before it is known whose it is."""
+
+    provider: str
+    sender: str
+    source_ton: int
+    recipient: str
+    text: str
+    received_at: int
+    parts: int
+    total: int
+
+
+class Joiner:
+    """Joins and hands over until the role stops."""
+
+    def __init__(self, rt: Runtime) -> None:
+        self._rt = rt
+        self._woken = asyncio.Event()
+        self._adopted_for: Policy | None = None
+
+    async def run(self) -> None:
+        """Works until the role stops; a lost database connection is taken up again."""
+        waker = asyncio.create_task(self._wake_at_end(), name="inbound_end")
+        try:
+            await self._run()
+        finally:
+            waker.cancel()
+
+    async def _wake_at_end(self) -> None:
+        await self._rt.stopping.wait()
+        self._woken.set()
+
+    async def _run(self) -> None:
+        while not self._rt.stopping.is_set():
+            conn: asyncpg.Connection[Any] | None = None
+            try:
+                conn = await connect(self._rt.settings.database_url, command_timeout=_COMMAND_S)
+                await conn.add_listener(inbound.CHANNEL, lambda *_: self._woken.set())
+                await self._serve(conn)
+            except LEDGER_ERRORS as error:
+                log.warning("inbound_lost_ledger", cause=type(error).__name__)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._rt.stopping.wait(), _AWAY_S)
+            finally:
+                if conn is not None:
+                    conn.terminate()
+
+    async def _serve(self, conn: asyncpg.Connection[Any]) -> None:
+        while True:
+            self._woken.clear()
+            if self._rt.stopping.is_set():
+                return
+            wait_s = await self.work(conn)
+            if wait_s > 0:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), wait_s)
+                # Parts of one text come close together; they share a transaction.
+                await asyncio.sleep(_GATHER_S)
+
+    async def work(self, conn: asyncpg.Connection[Any]) -> float:
+        """One batch; returns how many seconds nothing more is to be done unless something comes."""
+        policy, now_at = self._rt.policies.current, self._rt.clock.now_at()
+        timeout_ms = policy.inbound.join_timeout_ms
+        async with conn.transaction():
+            if not await inbound.begin(conn):
+                return _BUSY_S
+            rows = await inbound.unread(conn, BATCH)
+            handed = await self._take(conn, policy, rows, now_at)
+            adopted = await self._adopt(conn, policy, now_at)
+            forgotten = await inbound.forget(conn, now_at - max(timeout_ms, _REPEATS_MS), BATCH)
+            oldest_at = await inbound.oldest_waiting(conn)
+        for one in handed:
+            outcome = "unowned" if one.tenant_id is None else "joined" if one.parts == one.total else "incomplete"
+            metrics.inbound_total.labels(outcome).inc()
+        if len(rows) == BATCH or adopted or forgotten == BATCH:
+            return 0.0
+        return _LOOK_S if oldest_at is None else min(_LOOK_S, max(0.0, (oldest_at + timeout_ms - now_at) / 1000) or 0.1)
+
+    async def _take(
+        self, conn: asyncpg.Connection[Any], policy: Policy, rows: list[asyncpg.Record], now_at: int
+    ) -> list[Handed]:
+        told: list[_Told] = []
+        done: list[int] = []
+        keys: dict[int, bytes] = {}
+        for row in rows:
+            read = read_part(row["raw"], data_sm=row["data_sm"])
+            if read.place is None:
+                told.append(_whole(policy, row, read))
+                done.append(row["id"])
+            else:
+                keys[row["id"]] = join_key(row["sender"], row["recipient"], read.place)
+        await inbound.wait(conn, keys)
+        timeout_ms = policy.inbound.join_timeout_ms
+        touched = set(keys.values()) | set(await inbound.late(conn, now_at - timeout_ms, BATCH))
+        by_key: dict[bytes, list[asyncpg.Record]] = {}
+        for row in await inbound.siblings(conn, sorted(touched)):
+            by_key.setdefault(row["join_key"], []).append(row)
+        for group in by_key.values():
+            joined, over = _join(policy, group, now_at)
+            told += joined
+            done += over
+        handed = await self._hand_over(conn, policy, told, now_at)
+        await inbound.finish(conn, done, now_at)
+        return handed
+
+    async def _hand_over(
+        self, conn: asyncpg.Connection[Any], policy: Policy, told: Sequence[_Told], now_at: int
+    ) -> list[Handed]:
+        owners = [keywords.owner_of(policy, one.recipient) for one in told]
+        known = await ids_by_name(conn, {owner.tenant for owner in owners if owner is not None})
+        handed = [
+            self._handed(policy, one, owner, None if owner is None else known.get(owner.tenant), now_at)
+            for one, owner in zip(told, owners, strict=True)
+        ]
+        await inbound.insert(conn, handed)
+        await self._heed(conn, policy, [one for one in handed if one.tenant_id is not None], now_at)
+        return handed
+
+    def _handed(
+        self, policy: Policy, told: _Told, owner: keywords.Ownership | None, tenant_id: int | None, now_at: int
+    ) -> Handed:
+        recipient = told.recipient if owner is None else owner.number
+        return Handed(
+            id=ids.uuid7(now_at, os.urandom(10)),
+            tenant_id=tenant_id,
+            provider=told.provider,
+            sender=handset_number(told.sender, told.source_ton, recipient),
+            recipient=recipient,
+            text=told.text,
+            received_at=told.received_at,
+            parts=told.parts,
+            total=told.total,
+            keyword=keywords.keyword_of(told.text, policy.inbound) if told.parts == told.total else None,
+        )
+
+    async def _heed(self, conn: asyncpg.Connection[Any], policy: Policy, texts: Iterable[Handed], now_at: int) -> None:
+        """What a text does besides being there: stop and start words, and the tenant is told."""
+        notices: list[TenantNotice] = []
+        for one in texts:
+            assert one.tenant_id is not None
+            notices.append(TenantNotice(one.tenant_id, "message.received", one.id, _shown(one)))
+            if one.keyword == keywords.STOP:
+                if await consents.stop(conn, one.tenant_id, one.sender, one.recipient, now_at):
+                    notices.append(TenantNotice(one.tenant_id, "optout.created", one.id, _opt_out(one, now_at)))
+            elif one.keyword == keywords.START:
+                await consents.start(conn, one.tenant_id, one.sender, one.recipient, now_at)
+        await add_notices(conn, policy, notices, now_at)
+
+    async def _adopt(self, conn: asyncpg.Connection[Any], policy: Policy, now_at: int) -> int:
+        """Texts that waited for an owner, once a new policy version names one; returns how many."""
+        if self._adopted_for is policy:
+            return 0
+        numbers = [row["recipient"] for row in await inbound.unowned_numbers(conn, 10_000)]
+        owned = {number: owner for number in numbers if (owner := keywords.owner_of(policy, number)) is not None}
+        rows = await inbound.unowned(conn, list(owned), BATCH) if owned else []
+        known = await ids_by_name(conn, {owner.tenant for owner in owned.values()})
+        texts = [_adopted(row, owned[row["recipient"]], known) for row in rows]
+        texts = [one for one in texts if one.tenant_id is not None]
+        if not texts:
+            self._adopted_for = policy
+            return 0
+        await inbound.adopt(conn, texts)
+        await self._heed(conn, policy, texts, now_at)
+        return len(texts)
+
+
+def _whole(policy: Policy, row: Mapping[str, Any], read: Read) -> _Told:
+    text = decoder_of(policy, row["provider"])(read.octets, read.data_coding)
+    return _Told(row["provider"], row["sender"], read.source_ton, row["recipient"], text, row["received_at"], 1, 1)
+
+
+def _join(policy: Policy, group: list[asyncpg.Record], now_at: int) -> tuple[list[_Told], list[int]]:
+    """What the parts under one key come to, and the rows that are done with it."""
+    reads = {row["id"]: read_part(row["raw"], data_sm=row["data_sm"]) for row in group}
+    parts = []
+    for row in group:
+        read = reads[row["id"]]
+        if read.place is not None:
+            parts.append(
+                Part(
+                    row_id=row["id"],
+                    number=read.place.number,
+                    total=read.place.total,
+                    octets=read.octets,
+                    data_coding=read.data_coding,
+                    received_at=row["received_at"],
+                    done=row["done_at"] is not None,
+                )
+            )
+    settled = settle(parts, now_at, policy.inbound.join_timeout_ms)
+    first = group[0]
+    decode = decoder_of(policy, first["provider"])
+
+    def told(message: Gathered) -> _Told:
+        ton = reads[message.row_ids[0]].source_ton
+        text = message.text(decode)
+        return _Told(
+            first["provider"], first["sender"], ton, first["recipient"], text,
+            message.begun_at, len(message.parts), message.total,
+        )  # fmt: skip
+
+    over = [row_id for message in settled.messages for row_id in message.row_ids]
+    return [told(message) for message in settled.messages], over + settled.doubles
+
+
+def _adopted(row: Mapping[str, Any], owner: keywords.Ownership, known: Mapping[str, int]) -> Handed:
+    return Handed(
+        id=row["id"],
+        tenant_id=known.get(owner.tenant),
+        provider=row["provider"],
+        sender=handset_number(row["sender"], 0, owner.number),
+        recipient=owner.number,
+        text="",
+        received_at=row["received_at"],
+        parts=row["parts"],
+        total=row["total"],
+        keyword=row["keyword"],
+    )
+
+
+def _shown(one: Handed) -> dict[str, Any]:
+    """The entry as a callback keeps it: without the text, which is put in when it is sent."""
+    row = {
+        "id": one.id,
+        "sender": one.sender,
+        "recipient": one.recipient,
+        "received_at": one.received_at,
+        "parts": one.parts,
+        "total": one.total,
+        "keyword": one.keyword,
+    }
+    return inbound.shown(row, None) | {"seq": 1}
+
+
+def _opt_out(one: Handed, now_at: int) -> dict[str, Any]:
+    return {
+        "number": one.sender,
+        "sender": one.recipient,
+        "source": consents.INBOUND,
+        "created_at": ids.rfc3339(now_at),
+        "inbound_id": inbound.shown_id(one.id),
+        "seq": 1,
+    }
