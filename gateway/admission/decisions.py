@@ -11,6 +11,7 @@ from gateway.admission.verdicts import deferred, refusal_of
 from gateway.domain import states
 from gateway.domain.ids import rfc3339
 from scheduler.core.asks import Verdict
+from smpp.text import preview
 
 _PREDICTED_MAX_MS: Final = 2**31 - 1  # the ledger's column
 
@@ -28,14 +29,17 @@ def decide(allowed: Allowed, verdict: Verdict) -> Admitted | Problem:
 def rehearsal(allowed: Allowed, decision: Admitted | Problem, verdict: Verdict | None) -> dict[str, Any]:
     """The body of a dry run: what a real call would get now. `verdict` is None for a message with a `send_at`."""
     candidate = 0 if verdict is None else verdict.candidate
+    measured = allowed.measure_at(candidate)
     shown: dict[str, Any] = {
         "verdict": "accept",
         "status": None,
         "class": allowed.traffic.name,
         "to": allowed.recipient,
         "from": allowed.sender,
-        "segments": allowed.measure.segments,
-        "encoding": allowed.measure.encoding,
+        "segments": measured.segments,
+        "encoding": measured.encoding,
+        "national_shift": measured.shift,
+        "parts": _parts(allowed, candidate),
         "route": allowed.routes[candidate].name,
         "predicted_wait_ms": 0 if verdict is None else verdict.predicted_wait_ms,
         "queue_age_ms": 0 if verdict is None else verdict.queue_age_ms,
@@ -51,3 +55,11 @@ def rehearsal(allowed: Allowed, decision: Admitted | Problem, verdict: Verdict |
     shown["submit_by"] = rfc3339(clocks.submit_by)
     shown["expires_at"] = rfc3339(clocks.expires_at)
     return shown
+
+
+def _parts(allowed: Allowed, candidate: int) -> list[dict[str, Any]]:
+    """What the handset shows part by part; `units` are septets, octets or UTF-16 units without headers."""
+    if not allowed.carried:
+        return []
+    parts = preview(allowed.text, allowed.request.encoding, allowed.carried[candidate].carriage)
+    return [{"number": number, "text": part.text, "units": part.units} for number, part in enumerate(parts, 1)]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.admission import numbering
+from gateway.admission.carrying import Burden, Carried, carried_by
 from gateway.admission.clocks import SEND_AT_MAX_MS, Clocks, set_clocks
 from gateway.admission.fields import FieldFault, MessageRequest, Place
 from gateway.admission.flows import FlowFacts, flow_of, number_token
 from gateway.admission.problems import Problem, invalid
 from gateway.policy.rules.lookup import candidates, destination_for, tenant_rules
-from gateway.policy.rules.snapshot import Dialect, Limit, Policy, Route, Tenant, TrafficClass
+from gateway.policy.rules.snapshot import Limit, Policy, Route, Tenant, TrafficClass
 from scheduler.core.records import Flow
-from smpp.text import Measure, TextError, measure, transliterate
+from smpp.text import Measure, transliterate
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ class Moment:
 class Allowed:
     """A message that the policy allows: all that the queue and the ledger need to know of it.
 
-    `text` is what will be sent: the request's, transliterated where it asks for that.
+    `text` is what will be sent: the request's, transliterated where it asks for that. `measure` is the largest over the
+    candidate routes, whose carriers may want other encodings; `carried` holds each one's own, in the order of `routes`.
     """
 
     request: MessageRequest
@@ -43,6 +45,11 @@ class Allowed:
     flows: tuple[Flow, ...]
     number: bytes
     clocks: Clocks
+    carried: tuple[Carried, ...] = ()
+
+    def measure_at(self, candidate: int) -> Measure:
+        """What the message takes at the carrier of a candidate route."""
+        return self.carried[candidate].measure if self.carried else self.measure
 
 
 def judge(moment: Moment, request: MessageRequest, faults: list[FieldFault], place: Place) -> Allowed | Problem:
@@ -67,9 +74,11 @@ def judge(moment: Moment, request: MessageRequest, faults: list[FieldFault], pla
     if not routes:
         return Problem("route.none", "No route of the policy takes this number, class and sender.")
     text = _text_to_send(request)
-    measured = _measure(moment.policy.providers[routes[0].provider].dialect, text, request, traffic, place)
-    if isinstance(measured, Problem):
-        return measured
+    carried = carried_by(moment.policy, routes, Burden(request, text, traffic, place))
+    if isinstance(carried, Problem):
+        return carried
+    routes = tuple(one.route for one in carried)
+    measured = max((one.measure for one in carried), key=_segments)
     carrying_ms = (
         0 if measured.segments == 1 else _carrying_ms(moment, rules, request, (recipient, sender), routes, measured)
     )
@@ -80,7 +89,11 @@ def judge(moment: Moment, request: MessageRequest, faults: list[FieldFault], pla
         flow_of(moment.policy, _facts(moment, request, traffic, route, (recipient, sender), clocks)) for route in routes
     )
     number = number_token(moment.pepper, destination_for(moment.policy, recipient), recipient)
-    return Allowed(request, text, traffic, recipient, sender, measured, routes, flows, number, clocks)
+    return Allowed(request, text, traffic, recipient, sender, measured, routes, flows, number, clocks, carried)
+
+
+def _segments(measured: Measure) -> int:
+    return measured.segments
 
 
 def _facts(
@@ -140,37 +153,6 @@ def _text_to_send(request: MessageRequest) -> str:
         return request.text
     near = transliterate(request.text)
     return near if near.strip() else request.text  # what has no near form at all goes as it was written
-
-
-def _measure(
-    dialect: Dialect, text: str, request: MessageRequest, traffic: TrafficClass, place: Place
-) -> Measure | Problem:
-    try:
-        measured = measure(text, request.encoding, dialect.carriage)
-    except TextError as error:
-        if request.encoding == "gsm7":
-            return invalid([place.fault("text", str(error))])
-        # With a free choice of encoding only the length can be at fault.
-        return Problem(
-            "policy.max_segments", f"The text needs more segments than exist; the limit is {request.max_segments}."
-        )
-    if measured.segments > request.max_segments:
-        return Problem(
-            "policy.max_segments",
-            f"The text needs {measured.segments} segments; the limit is {request.max_segments}.",
-            members={
-                "segments": measured.segments,
-                "max_segments": request.max_segments,
-                "encoding": measured.encoding,
-            },
-        )
-    if traffic.max_segments is not None and measured.segments > traffic.max_segments:
-        return Problem(
-            "policy.content",
-            f"The text needs {measured.segments} segments; the class {traffic.name} allows {traffic.max_segments}.",
-            members={"segments": measured.segments, "max_segments": traffic.max_segments, "class": traffic.name},
-        )
-    return measured
 
 
 def _carrying_ms(

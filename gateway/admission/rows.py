@@ -40,7 +40,7 @@ class Identity:
 def new_row(allowed: Allowed, accepted: Admitted, identity: Identity) -> dict[str, Any]:
     """The `messages` row of an accepted message, by column, with `due_kind` besides."""
     request, clocks = allowed.request, accepted.clocks
-    route = allowed.routes[accepted.candidate]
+    route, measured = allowed.routes[accepted.candidate], allowed.measure_at(accepted.candidate)
     return {
         "id": identity.id,
         "tenant_id": identity.tenant_id,
@@ -52,8 +52,8 @@ def new_row(allowed: Allowed, accepted: Admitted, identity: Identity) -> dict[st
         "recipient": allowed.recipient,
         "sender": allowed.sender,
         "body": allowed.text,
-        "encoding": allowed.measure.encoding,
-        "segments": allowed.measure.segments,
+        "encoding": measured.encoding,
+        "segments": measured.segments,
         "application": request.application,
         "client_ref": request.client_ref,
         "extras": _extras(allowed),

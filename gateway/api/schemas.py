@@ -7,6 +7,7 @@ from typing import Any, Final
 from gateway.admission import batch, fields
 from gateway.admission.problems import CODES
 from gateway.domain import states
+from smpp.text.forms import NATIONAL_SHIFTS
 
 Schema = dict[str, Any]
 
@@ -290,6 +291,15 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "from": _STRING,
             "segments": _WHOLE,
             "encoding": _STRING,
+            "national_shift": {"type": "string", "enum": list(NATIONAL_SHIFTS)},
+            "parts": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["number", "text", "units"],
+                    "properties": {"number": _WHOLE, "text": _STRING, "units": _WHOLE},
+                },
+            },
             "route": _STRING,
             "predicted_wait_ms": _WHOLE,
             "queue_age_ms": _WHOLE,

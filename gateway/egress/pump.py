@@ -187,7 +187,9 @@ class Pump:
             self._end_if_over(flight)
             return
         number, pdu = flight.pdus[flight.position]
-        pdu.validity_period = validity_period(self.dialect.validity_period, now_at, flight.expires_at)
+        pdu.validity_period = validity_period(
+            self.dialect.validity_period, now_at, flight.expires_at, self.dialect.timezone
+        )
         part = Part(flight, number, now_mono)
         try:
             assert self.connection is not None

@@ -29,7 +29,6 @@ LOOK_S: Final = 1.0
 BURY_EVERY: Final = 2  # looks
 OWN_CHECK_EVERY: Final = 10
 FLUSH_S: Final = 5.0
-_SEED_OCTETS: Final = 8192
 _log = logs.get("egress")
 
 
@@ -67,7 +66,7 @@ class Egress:
                 line=self._claim_line,
                 policy=lambda: rt.policies.current,
                 owner_id=rt.process_id,
-                references=References(random.randbytes(_SEED_OCTETS)),
+                references=References(),
             )
         )
         self._inbox = InboxWriter(rt.clock, self._inbox_line)

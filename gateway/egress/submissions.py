@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 from zlib import crc32
+from zoneinfo import ZoneInfo
 
+from gateway.domain.ids import made_at
+from gateway.domain.vendor_tlvs import octets_of
 from gateway.egress.flights import Flight
-from gateway.policy.rules.snapshot import Dialect, VendorTlv
+from gateway.policy.rules.snapshot import Dialect
 from smpp.protocol.pdu import SubmitSm
-from smpp.text import segment
+from smpp.text import Segment, segment
 
 _TAG_USER_MESSAGE_REFERENCE: Final = 0x0204
 _REGISTERED: Final[Mapping[str, int]] = {"final": 0x01, "all": 0x11, "none": 0x00}  # 5.2.17
 _DAYS_MAX: Final = 31  # the relative form has two digits of days and no agreement on longer months (7.1.1.2)
 _SHORT_CODE_DIGITS_MAX: Final = 8
-_COUNTERS: Final = 4096
+_PLACES: Final = 4096
+_REMEMBERED: Final = 64
+_STRIDE: Final = 159  # odd, near 256 x the golden ratio: neighbouring seconds lie far apart in the low octet
+_QUARTER_S: Final = 900
+_QUARTERS_MAX: Final = 48
 
 # (TON, NPI) of section 5.2.5 and 5.2.6 by kind of sender, and of the destination.
 _PLANS: Final[Mapping[str, tuple[int, int]]] = {
@@ -26,6 +34,7 @@ _PLANS: Final[Mapping[str, tuple[int, int]]] = {
     "international": (1, 1),
     "alphanumeric": (5, 0),
     "short_code": (3, 0),
+    "numeric": (0, 1),
 }
 
 
@@ -34,19 +43,25 @@ class TextMissing(ValueError):
 
 
 class References:
-    """Concatenation references, counted per destination so that two long texts to one handset never share one.
+    """Concatenation references: two long texts to one handset never share one while it may still wait for parts (E24).
 
-    Destinations share `_COUNTERS` counters by hash; `seed` keeps two processes from counting in step.
+    A message's reference begins at the second it was made in, shifted per destination, so that it depends neither on
+    the process nor on restarts; what a destination was given last is left out. Destinations share `_PLACES` places by
+    hash, each of which remembers `_REMEMBERED` references by their low octet, all that an 8-bit header has.
     """
 
-    def __init__(self, seed: bytes) -> None:
-        self._next = [int.from_bytes(seed[(2 * n) % len(seed) :][:2].ljust(2, b"\0"), "big") for n in range(_COUNTERS)]
+    def __init__(self) -> None:
+        self._last: dict[int, deque[int]] = {}
 
-    def take(self, recipient: str) -> int:
-        """The next reference (16 bits) for this destination."""
-        place = crc32(recipient.encode()) % _COUNTERS
-        self._next[place] = (self._next[place] + 1) & 0xFFFF
-        return self._next[place]
+    def take(self, recipient: str, made_at: int) -> int:
+        """The next reference (16 bits) for this destination; `made_at` is the message's own instant, UTC ms."""
+        token = crc32(recipient.encode())
+        last = self._last.setdefault(token % _PLACES, deque(maxlen=_REMEMBERED))
+        reference = made_at // 1000 * _STRIDE + (token >> 8)
+        while reference & 0xFF in last:
+            reference += 1
+        last.append(reference & 0xFF)
+        return reference & 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +80,7 @@ def flight_of(row: Mapping[str, Any], lease: Lease, dialect: Dialect, provider: 
     Raises smpp.text.TextError or TextMissing where the row cannot be put on the wire.
     """
     before: Mapping[str, Any] = row["parts"] or {}
-    reference = None
-    if row["segments"] > 1:
-        reference = before.get("reference")
-        if reference is None:
-            reference = references.take(row["recipient"])
-    pdus = _pdus(row, dialect, reference or 0)
+    pdus, reference = _pdus(row, dialect, references)
     accepted = {part for part in before.get("accepted", ()) if part <= len(pdus)}
     return Flight(
         day=row["day"],
@@ -114,14 +124,16 @@ def broken_flight(row: Mapping[str, Any], lease: Lease, provider: str, fault: st
     return flight
 
 
-def validity_period(kind: str, now_at: int, expires_at: int) -> str:
-    """What is left to `expires_at`, in whole seconds rounded down, as the dialect writes it (SMPP 3.4, 7.1.1)."""
+def validity_period(kind: str, now_at: int, expires_at: int, timezone: str = "UTC") -> str:
+    """What is left to `expires_at`, in whole seconds rounded down, as the dialect writes it (SMPP 3.4, 7.1.1).
+
+    The absolute form is local time of the carrier's `timezone` (IANA name) with its distance from UTC in quarters.
+    """
     if kind == "omit":
         return ""
     left_s = max(1, (expires_at - now_at) // 1000)
     if kind == "absolute":
-        moment = datetime.fromtimestamp(now_at // 1000 + left_s, UTC)
-        return f"{moment:%y%m%d%H%M%S}000+"
+        return _absolute(now_at // 1000 + left_s, timezone)
     minutes, seconds = divmod(left_s, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -130,11 +142,22 @@ def validity_period(kind: str, now_at: int, expires_at: int) -> str:
     return f"0000{days:02d}{hours:02d}{minutes:02d}{seconds:02d}000R"
 
 
+def _absolute(at_s: int, timezone: str) -> str:
+    moment = datetime.fromtimestamp(at_s, UTC if timezone == "UTC" else ZoneInfo(timezone))
+    offset_s = int((moment.utcoffset() or timedelta()).total_seconds())
+    quarters, rest_s = divmod(abs(offset_s), _QUARTER_S)
+    if rest_s or quarters > _QUARTERS_MAX:  # 7.1.1.1 cannot say it: UTC is the same instant
+        moment, quarters = moment.astimezone(UTC), 0
+    return f"{moment:%y%m%d%H%M%S}0{quarters:02d}{'-' if offset_s < 0 and quarters else '+'}"
+
+
 def sender_kind(sender: str) -> str:
-    """international, alphanumeric or short_code: what decides the type of number."""
+    """international, alphanumeric, short_code or numeric (a longer row of digits): what decides the type of number."""
     if sender.startswith("+"):
         return "international"
-    return "short_code" if sender.isdecimal() and len(sender) <= _SHORT_CODE_DIGITS_MAX else "alphanumeric"
+    if not sender.isdecimal():
+        return "alphanumeric"
+    return "short_code" if len(sender) <= _SHORT_CODE_DIGITS_MAX else "numeric"
 
 
 def numbering(dialect: Dialect, kind: str) -> tuple[int, int]:
@@ -144,35 +167,43 @@ def numbering(dialect: Dialect, kind: str) -> tuple[int, int]:
     return (ton, npi) if own is None else (own.get("ton", ton), own.get("npi", npi))
 
 
-def vendor_tlv(rule: VendorTlv, value: Any) -> tuple[int, bytes]:
-    """A carrier's own TLV of a message, encoded by the type that the policy names."""
-    if rule.type == "c_octet":
-        return rule.tag, str(value).encode() + b"\0"
-    if rule.type == "octets":
-        return rule.tag, str(value).encode()
-    size = {"int8": 1, "int16": 2, "int32": 4}[rule.type]
-    return rule.tag, int(value).to_bytes(size, "big")
+def address(dialect: Dialect, kind: str, number: str) -> str:
+    """An address as the carrier wants it: digits only, or with the plus sign where the dialect says so."""
+    return number if dialect.address.get(kind, {}).get("plus") else number.removeprefix("+")
 
 
-def _pdus(row: Mapping[str, Any], dialect: Dialect, reference: int) -> list[SubmitSm]:
+def _segments(row: Mapping[str, Any], dialect: Dialect, references: References) -> tuple[list[Segment], int | None]:
+    """The segments and what joins them; a reference stays with its message, for parts may have left under it."""
     if row["body"] is None:
         raise TextMissing
     text = bytes(row["body"]).decode()
-    segments = segment(text, row["encoding"], dialect.carriage, reference=reference)
+    reference: int | None = (row["parts"] or {}).get("reference")
+    if reference is None and row["segments"] > 1:
+        reference = references.take(row["recipient"], made_at(row["id"]))
+    segments = segment(text, row["encoding"], dialect.carriage, reference=reference or 0)
+    if reference is None and len(segments) > 1:  # whole at another carrier, parted at this one
+        reference = references.take(row["recipient"], made_at(row["id"]))
+        segments = segment(text, row["encoding"], dialect.carriage, reference=reference)
+    return segments, reference
+
+
+def _pdus(row: Mapping[str, Any], dialect: Dialect, references: References) -> tuple[list[SubmitSm], int | None]:
+    segments, reference = _segments(row, dialect, references)
     sender: str = row["sender"]
-    source_ton, source_npi = numbering(dialect, sender_kind(sender))
+    kind = sender_kind(sender)
+    source_ton, source_npi = numbering(dialect, kind)
     dest_ton, dest_npi = numbering(dialect, "destination")
     tlvs = _message_tlvs(row, dialect)
     registered = _REGISTERED[dialect.register]
-    return [
+    pdus = [
         SubmitSm(
             service_type=dialect.service_type,
             source_addr_ton=source_ton,
             source_addr_npi=source_npi,
-            source_addr=sender.removeprefix("+"),
+            source_addr=address(dialect, kind, sender),
             dest_addr_ton=dest_ton,
             dest_addr_npi=dest_npi,
-            destination_addr=row["recipient"].removeprefix("+"),
+            destination_addr=address(dialect, "destination", row["recipient"]),
             esm_class=part.esm_class,
             registered_delivery=registered,
             data_coding=part.data_coding,
@@ -181,11 +212,16 @@ def _pdus(row: Mapping[str, Any], dialect: Dialect, reference: int) -> list[Subm
         )
         for part in segments
     ]
+    return pdus, reference
 
 
 def _message_tlvs(row: Mapping[str, Any], dialect: Dialect) -> tuple[tuple[int, bytes], ...]:
     asked: Mapping[str, Any] = (row["extras"] or {}).get("tlvs") or {}
-    tlvs = [vendor_tlv(dialect.tlvs[name], value) for name, value in sorted(asked.items()) if name in dialect.tlvs]
+    tlvs = [
+        (dialect.tlvs[name].tag, octets_of(dialect.tlvs[name], value))
+        for name, value in sorted(asked.items())
+        if name in dialect.tlvs
+    ]
     own = _own_reference(row["id"], dialect.own_reference)
     return tuple(tlvs) if own is None else (*tlvs, own)
 

@@ -26,7 +26,10 @@ PASSWORD_MAX = 8
 SYSTEM_TYPE_MAX = 12
 SERVICE_TYPE_MAX = 5
 
+TLV_LENGTH_MAX = 255  # of a message's value at the door
 WINDOW_MAX = 10_000
+ADDRESS_KINDS = ("alphanumeric", "short_code", "numeric", "international", "destination")
+_TON_NPI_MAX = 255
 _OWN_TAGS = {0x0204, 0x020C, 0x020E, 0x020F, 0x0424}  # set by the gateway itself
 _DEFAULT = Dialect()
 
@@ -171,25 +174,31 @@ def _read_tlvs(section: Section) -> Mapping[str, VendorTlv]:
     for name, inner in section.named(scalars.name):
         tag = inner.required("tag", 0, scalars.tag)
         kind = inner.choice("type", "c_octet", ("c_octet", "octets", "int8", "int16", "int32"))
+        length_max = inner.number("max", TLV_LENGTH_MAX, 1, TLV_LENGTH_MAX)
         inner.finish()
         if tag in _OWN_TAGS:
             inner.fault("is set by the gateway itself", "tag")
         elif tag and tag in tags:
             inner.fault(f"is the tag of {tags[tag]} too", "tag")
         tags.setdefault(tag, name)
-        found[name] = VendorTlv(tag, kind)
+        found[name] = VendorTlv(tag, kind, length_max)
     section.finish()
     return MappingProxyType(found)
 
 
 def _read_address(section: Section) -> Mapping[str, Mapping[str, int]]:
-    """TON and NPI (SMPP 3.4, 5.2.5 and 5.2.6) per kind of address, where a carrier wants other than the usual ones."""
+    """TON and NPI (SMPP 3.4, 5.2.5 and 5.2.6) per kind of address, where a carrier wants other than the usual ones.
+
+    `plus: true` keeps the plus sign in front of E.164 numbers (1 in the snapshot).
+    """
     found: dict[str, Mapping[str, int]] = {}
-    for kind, inner in section.named(scalars.name):
-        numbers = {}
-        for key in ("ton", "npi"):
-            if inner.has(key):
-                numbers[key] = inner.number(key, 0, 0, 255)
+    for kind in ADDRESS_KINDS:
+        if not section.has(kind) or section.is_null(kind):
+            continue
+        inner = section.section(kind)
+        numbers = {key: inner.number(key, 0, 0, _TON_NPI_MAX) for key in ("ton", "npi") if inner.has(key)}
+        if kind in ("international", "destination") and inner.flag("plus", False):
+            numbers["plus"] = 1
         inner.finish()
         found[kind] = MappingProxyType(numbers)
     section.finish()

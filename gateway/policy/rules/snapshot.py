@@ -105,6 +105,7 @@ class VendorTlv:
 
     tag: int
     type: str  # c_octet | octets | int8 | int16 | int32
+    length_max: int = 255  # octets, the NUL of a c_octet not counted
 
 
 @dataclass(frozen=True, slots=True)

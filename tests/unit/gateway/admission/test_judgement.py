@@ -79,3 +79,57 @@ def test_a_callback_needs_a_secret_to_be_signed_with() -> None:
     assert isinstance(refused, Problem)
     assert refused.code == "request.invalid"
     assert [error.pointer for error in refused.errors] == ["/callback_url"]
+
+
+UNLIKE = read_policy(
+    """
+tenants: {acme: {tlvs: [dlt, code]}}
+providers:
+  turkish:
+    dialect: {national_shift: turkish, tlvs: {dlt: {tag: 0x1400, max: 19}}}
+    sessions: {a1: {host: localhost, port: 2775, system_id: a, password: "env:NOWHERE"}}
+  plain:
+    dialect: {tlvs: {code: {tag: 0x1401, type: int8}}}
+    sessions: {b1: {host: localhost, port: 2775, system_id: a, password: "env:NOWHERE"}}
+routes:
+  first: {match: {}, provider: turkish, preference: 1}
+  second: {match: {}, provider: plain, preference: 2}
+"""
+)
+
+
+def unlike(**fields: object) -> Allowed | Problem:
+    request = MessageRequest("+393331234567", sender="ACME", **fields)  # type: ignore[arg-type]
+    return judge(Moment(UNLIKE, "acme", NOW, b"pepper"), request, [], Place())
+
+
+def test_each_candidate_has_its_own_measure_and_the_door_counts_the_largest() -> None:
+    both = unlike(text="ş" * 75)
+    assert isinstance(both, Allowed)
+    assert [(both.measure_at(n).encoding, both.measure_at(n).segments) for n in (0, 1)] == [("gsm7", 1), ("ucs2", 2)]
+    assert both.measure.segments == 2
+
+
+def test_a_route_whose_carrier_needs_too_many_parts_is_no_candidate() -> None:
+    short = unlike(text="ş" * 75, max_segments=1)
+    assert isinstance(short, Allowed)
+    assert [route.name for route in short.routes] == ["first"]
+    assert short.measure.segments == 1
+    strict = unlike(text="ş", encoding="gsm7")
+    assert isinstance(strict, Allowed)
+    assert [route.name for route in strict.routes] == ["first"]
+    assert code_of(unlike(text="ş" * 2000)) == "policy.max_segments"
+    impossible = unlike(text="я", encoding="gsm7")
+    assert isinstance(impossible, Problem)
+    assert [error.pointer for error in impossible.errors] == ["/text"]
+
+
+def test_a_tlv_goes_only_where_it_is_declared_and_fits() -> None:
+    for name, value, route in (("dlt", "1101234567890123456", "first"), ("code", 255, "second")):
+        allowed = unlike(text="hi", tlvs={name: value})
+        assert isinstance(allowed, Allowed)
+        assert [one.name for one in allowed.routes] == [route]
+    for tlvs in ({"dlt": "1" * 20}, {"code": 256}, {"code": "x"}, {"dlt": "1", "code": 1}):
+        refused = unlike(text="hi", tlvs=tlvs)
+        assert isinstance(refused, Problem)
+        assert (refused.status, refused.code) == (422, "policy.tlvs")

@@ -16,7 +16,6 @@ from gateway.egress.submissions import (
     numbering,
     sender_kind,
     validity_period,
-    vendor_tlv,
 )
 from gateway.policy.rules.snapshot import Dialect, VendorTlv
 
@@ -34,7 +33,7 @@ def _row(text: str | None = "hello", **changes: Any) -> dict[str, Any]:
 
 
 def _flight(row: dict[str, Any], dialect: Dialect | None = None) -> Any:
-    return flight_of(row, LEASE, dialect or Dialect(), "carrier", References(bytes(range(256))))
+    return flight_of(row, LEASE, dialect or Dialect(), "carrier", References())
 
 
 @pytest.mark.parametrize(
@@ -44,6 +43,8 @@ def _flight(row: dict[str, Any], dialect: Dialect | None = None) -> Any:
         ("ACME", "alphanumeric", (5, 0)),
         ("1A", "alphanumeric", (5, 0)),
         ("60070", "short_code", (3, 0)),
+        ("12345678", "short_code", (3, 0)),
+        ("447700900123", "numeric", (0, 1)),
     ],
 )
 def test_type_of_number_follows_the_sender(sender: str, kind: str, plan: tuple[int, int]) -> None:
@@ -95,18 +96,59 @@ def test_a_wiped_text_cannot_be_sent() -> None:
         _flight(_row(None))
 
 
-def test_references_count_per_destination() -> None:
-    references = References(b"\x00\x05" * 8)
-    assert [references.take("+1") for _ in range(3)] == [6, 7, 8]
-    assert references.take("+2") == 6
+def test_e24_long_texts_to_one_number_never_share_a_reference() -> None:
+    """300 sends, every hundredth to one handset; a restart between them and messages of one second among them."""
+    references = References()
+    taken = [
+        references.take("+447700900001" if n % 100 == 0 else f"+4477009{n:05d}", 1_780_000_000_000 + n // 100)
+        for n in range(300)
+    ]
+    same = [taken[0], taken[100], taken[200], References().take("+447700900001", 1_780_000_001_000 + 2_000)]
+    assert len({reference & 0xFF for reference in same}) == 4
+    burst = [references.take("+447700900001", 1_780_000_060_000) & 0xFF for _ in range(60)]
+    assert len(set(burst)) == 60
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "octets"),
-    [("c_octet", "ab", b"ab\0"), ("octets", "ab", b"ab"), ("int8", 7, b"\x07"), ("int16", "258", b"\x01\x02")],
-)
-def test_vendor_tlvs(kind: str, value: Any, octets: bytes) -> None:
-    assert vendor_tlv(VendorTlv(0x1400, kind), value) == (0x1400, octets)
+def test_a_reference_depends_on_the_message_not_on_the_process() -> None:
+    first, second = References(), References()
+    assert first.take("+447700900001", 5_000_000) == second.take("+447700900001", 5_000_000)
+    assert first.take("+447700900001", 5_000_000) != second.take("+447700900002", 5_000_000)
+
+
+def test_a_text_that_is_whole_elsewhere_gets_its_reference_here() -> None:
+    """Rerouted from a carrier that reads Turkish to one that does not: UCS-2, two parts, nothing lost."""
+    text = "ş" * 75
+    row = _row(text, encoding="gsm7", segments=1)
+    (only,) = _flight(row, Dialect(national_shift="turkish")).pdus
+    assert only[1].short_message[:4] == b"\x03\x24\x01\x01"
+    moved = _flight(row)
+    assert moved.parts_total == 2 and moved.reference is not None
+    assert [pdu.short_message[3] for _, pdu in moved.pdus] == [moved.reference & 0xFF] * 2
+    assert "".join(pdu.short_message[6:].decode("utf-16-be") for _, pdu in moved.pdus) == text
+
+
+def test_h08_h10_senders_on_the_wire() -> None:
+    for sender, plan in (("ACMEBANKING", (5, 0)), ("ACME", (5, 0)), ("60070", (3, 0)), ("+447700900001", (1, 1))):
+        pdu = _flight(_row(sender=sender)).pdus[0][1]
+        assert (pdu.source_addr_ton, pdu.source_addr_npi) == plan
+        assert (pdu.source_addr, pdu.destination_addr) == (sender.removeprefix("+"), "393331234567")
+        assert (pdu.dest_addr_ton, pdu.dest_addr_npi) == (1, 1)
+
+
+def test_a_carrier_that_wants_the_plus_sign() -> None:
+    dialect = Dialect(address={"international": {"plus": 1}, "destination": {"plus": 1, "ton": 0}})
+    pdu = _flight(_row(sender="+447700900001"), dialect).pdus[0][1]
+    assert (pdu.source_addr, pdu.destination_addr, pdu.dest_addr_ton) == ("+447700900001", "+393331234567", 0)
+
+
+def test_q13_q14_absolute_time_in_the_carriers_zone() -> None:
+    deadline = 1_707_302_731_000  # 2024-02-07T16:30:31+05:45
+    assert validity_period("omit", deadline - 60_000, deadline) == ""
+    assert validity_period("absolute", deadline - 60_000, deadline, "Asia/Kathmandu") == "240207163031023+"
+    assert validity_period("absolute", deadline - 60_000, deadline) == "240207104531000+"
+    assert validity_period("absolute", deadline - 60_000, deadline, "America/New_York") == "240207054531020-"
+    # More than twelve hours ahead cannot be said in quarters.
+    assert validity_period("absolute", deadline - 60_000, deadline, "Pacific/Kiritimati") == "240207104531000+"
 
 
 def test_tlvs_of_the_message_and_our_own_reference() -> None:
