@@ -126,8 +126,8 @@ def simulate(port: int | None, script: Path | None) -> None:
     """Runs the carrier simulator until a signal ends it."""
     from dataclasses import replace
 
+    from smpp.simulator import ScriptInvalid, Simulator, SimulatorSettings, load_script
     from smpp.simulator import run as serve
-    from smpp.simulator.settings import ScriptInvalid, SimulatorSettings, load_script
 
     try:
         settings = load_script(script.read_text(encoding="utf-8")) if script is not None else SimulatorSettings()
@@ -136,19 +136,47 @@ def simulate(port: int | None, script: Path | None) -> None:
     if port is not None:
         settings = replace(settings, port=port)
 
+    def started(carrier: Simulator) -> None:
+        tell(f"carrier simulator on {settings.host}:{carrier.port}, Ctrl-C ends it")
+        if settings.commands:
+            _take_commands(carrier)
+
     async def work() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: None)
-        tell(f"carrier simulator on {settings.host}:{settings.port}, Ctrl-C ends it")
-        await serve(settings, stop)
+        await serve(settings, stop, started)
 
     try:
         run_loop(work())
     except OSError as error:
-        raise Failed(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}") from error
+        reason = error.strerror or str(error)
+        raise Failed(f"the carrier simulator cannot start on {settings.host}:{settings.port}: {reason}") from error
+
+
+def _take_commands(carrier: Any) -> None:
+    import json
+    import sys
+    import threading
+
+    from smpp.simulator import ScriptInvalid, execute
+
+    loop = asyncio.get_running_loop()
+
+    def obey(line: str) -> None:
+        try:
+            tell(json.dumps(execute(carrier, line)))
+        except ScriptInvalid as error:
+            tell(json.dumps({"fault": str(error)}))
+
+    def read() -> None:
+        for line in sys.stdin:
+            if line.strip():
+                loop.call_soon_threadsafe(obey, line)
+
+    threading.Thread(target=read, daemon=True).start()
 
 
 async def _migrate(data_dir: Path | None) -> list[str]:

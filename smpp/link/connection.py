@@ -7,6 +7,8 @@ the socket only while it takes them, the rest waits in the session's queue, wher
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
@@ -26,6 +28,9 @@ CLOSE_GRACE_S: Final = 1.0
 
 UNBIND_ANSWER_S: Final = 2.0
 """How long our unbind waits for its response; nothing but good manners depends on it."""
+
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER switched on with no time to linger: the socket is closed by RST."""
 
 _BINDS: Final[Mapping[str, type[Bind]]] = {
     "transceiver": BindTransceiver,
@@ -54,6 +59,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._reading = True
+        self._deaf = False
+        self._mute = False
         self._flush_due = False
         self._ended = False
         self._wake: asyncio.Handle | None = None
@@ -61,6 +68,10 @@ class Connection(asyncio.Protocol):
         self._asked: set[_Asked] = set()
         self._quiet: asyncio.Future[None] | None = None
         self._gone = asyncio.Event()
+        self.outgoing: Callable[[bytes], bytes] | None = None
+        """What leaves goes through it: for peers under test that damage or cut what they write."""
+        self.read_pause_s = 0.0
+        """Pause after each read: for peers under test that read slowly."""
         self._handler = attach(self)
 
     # -- what it is --------------------------------------------------------------------------------------------------
@@ -159,16 +170,33 @@ class Connection(asyncio.Protocol):
         self._end("unbound")
         await self._gone.wait()
 
-    def close(self) -> None:
-        """Drops the link without unbind; `LinkHandler.lost` follows in a later turn of the loop."""
+    def close(self, *, reset: bool = False) -> None:
+        """Drops the link without unbind, with `reset` by RST; `LinkHandler.lost` follows in a later turn."""
         self._session.leave()
-        if self._transport is not None:
-            self._transport.abort()
+        if self._transport is None:
+            return
+        if reset:
+            plain = self._transport.get_extra_info("socket")
+            if plain is not None:
+                plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self._transport.abort()
 
     def hold_reading(self, held: bool) -> None:
         """Stops reading, or goes on: a peer under test that hangs."""
+        self._deaf = held
         if self._transport is not None and not self._transport.is_closing():
             (self._transport.pause_reading if held else self._transport.resume_reading)()
+
+    def hold_writing(self, held: bool) -> None:
+        """Stops writing, or goes on: a peer under test whose octets get lost on the way."""
+        self._mute = held
+        self._schedule_flush()
+
+    def write_octets(self, octets: bytes) -> None:
+        """Writes octets as they are, behind what is queued: a peer under test that breaks the protocol."""
+        self._flush()
+        if not self._ended and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(octets)
 
     async def wait_closed(self) -> None:
         """Returns once the socket is closed."""
@@ -181,12 +209,18 @@ class Connection(asyncio.Protocol):
         # asyncio's TLS transport pauses at `size >= high`, its plain one at `size > high`: 0 would pause TLS for ever.
         encrypted = transport.get_extra_info("sslcontext") is not None
         self._transport.set_write_buffer_limits(high=1 if encrypted else 0, low=0)
+        if self._deaf:
+            self._transport.pause_reading()
+        self._schedule_flush()
         self._arm()
 
     def data_received(self, data: bytes) -> None:
         if not self._ended:
             self._dispatch(self._session.receive(data, self._loop.time()))
             self._carry_on()
+        if self.read_pause_s and not self._ended:
+            self._open_transport().pause_reading()
+            self._loop.call_later(self.read_pause_s, self._read_on)
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -198,7 +232,7 @@ class Connection(asyncio.Protocol):
         self._flush()
         if not self._reading:
             self._reading = True
-            self._open_transport().resume_reading()
+            self._read_on()
         if not self._paused:
             self._tell(self._handler.room)
 
@@ -225,14 +259,19 @@ class Connection(asyncio.Protocol):
             self._flush_due = True
             self._loop.call_soon(self._flush)
 
+    def _read_on(self) -> None:
+        if self._reading and not self._deaf and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def _flush(self) -> None:
         self._flush_due = False
-        if self._paused or self._ended or not self._session.queued_octets:
+        transport = self._transport
+        if self._paused or self._mute or self._ended or transport is None or not self._session.queued_octets:
             return
-        transport = self._open_transport()
         if transport.is_closing():
             return
-        transport.write(self._session.take(self._loop.time()))
+        octets = self._session.take(self._loop.time())
+        transport.write(octets if self.outgoing is None else self.outgoing(octets))
         self._arm()
 
     def _arm(self) -> None:
@@ -303,7 +342,7 @@ class Connection(asyncio.Protocol):
             if self._paused:
                 self._transport.abort()
             else:
-                if parting:
+                if parting and not self._mute:
                     self._transport.write(parting)
                 self._transport.close()
                 self._loop.call_later(CLOSE_GRACE_S, self._transport.abort)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from smpp.link.connection import Connection
 from smpp.protocol.errors import PduInvalid
-from smpp.protocol.pdu import DeliverSm
+from smpp.protocol.pdu import DataSm, DeliverSm
 from smpp.simulator.receipts import Receipt
 
 
@@ -25,9 +25,9 @@ Item = Receipt | Inbound
 
 
 class Outlet:
-    """One system_id's line. `write` turns an item into the deliver_sm for this connection and records it."""
+    """One system_id's line. `write` turns an item into the PDU for this connection and records it."""
 
-    def __init__(self, held_max: int, write: Callable[[Item, Connection], DeliverSm]) -> None:
+    def __init__(self, held_max: int, write: Callable[[Item, Connection], DeliverSm | DataSm]) -> None:
         self._held_max = held_max
         self._write = write
         self._waiting: deque[Item] = deque()
@@ -41,6 +41,10 @@ class Outlet:
     def idle(self) -> bool:
         """Nothing waits and nobody is bound to receive."""
         return not self._waiting and not self._receivers
+
+    @property
+    def has_receiver(self) -> bool:
+        return bool(self._receivers)
 
     def add_receiver(self, connection: Connection) -> None:
         self._receivers.append(connection)

@@ -1,4 +1,4 @@
-"""Receipts as carriers write them: the text of SMPP 3.4 appendix B, and the TLVs of section 5.3.2."""
+"""Receipts on their way to an ESME, and the PDU that a dialect makes of one (SMPP 3.4 appendix B, section 5.3.2)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
+from zoneinfo import ZoneInfo
 
-from smpp.protocol.pdu import DeliverSm, SubmitSm
+from smpp.protocol.pdu import DataSm, DeliverSm, SubmitSm
+from smpp.simulator.dialect import INTERMEDIATE, STATES, Dialect, receipt_id
 
 RECEIPTED_MESSAGE_ID: Final = 0x001E
 USER_MESSAGE_REFERENCE: Final = 0x0204
@@ -15,28 +17,37 @@ NETWORK_ERROR_CODE: Final = 0x0423
 MESSAGE_PAYLOAD: Final = 0x0424
 MESSAGE_STATE: Final = 0x0427
 
-_ESM_CLASS_RECEIPT: Final = 0x04
 _UDHI: Final = 0x40
 _UCS2: Final = 0x08
-_DELIVERED: Final = ("DELIVRD", 2, 0)
-_UNDELIVERABLE: Final = ("UNDELIV", 5, 1)
+_GOOD: Final = frozenset({"DELIVRD", *INTERMEDIATE})
+_FORMATS: Final = {
+    "yymmddhhmm": "%y%m%d%H%M",
+    "yymmddhhmmss": "%y%m%d%H%M%S",
+    "yyyymmddhhmm": "%Y%m%d%H%M",
+    "yyyymmddhhmmss": "%Y%m%d%H%M%S",
+}
 
 
 @dataclass(slots=True)
 class Receipt:
-    """One receipt on its way to an ESME; made at the submit, written when it is sent."""
+    """One receipt on its way to an ESME; planned at the submit, written when it is sent."""
 
     system_id: str
     message_id: str
     submit: SubmitSm
     submitted_at: int
     """Wall clock, UTC ms."""
-    failed: bool
+    stat: str = "DELIVRD"
+    """The state, as a word of appendix B; the dialect may write another."""
     tries: int = 0
 
     @property
-    def stat(self) -> str:
-        return (_UNDELIVERABLE if self.failed else _DELIVERED)[0]
+    def failed(self) -> bool:
+        return self.stat not in _GOOD
+
+    @property
+    def intermediate(self) -> bool:
+        return self.stat in INTERMEDIATE
 
 
 def asks_receipt(registered_delivery: int, failed: bool) -> bool:
@@ -45,35 +56,62 @@ def asks_receipt(registered_delivery: int, failed: bool) -> bool:
     return wish == 1 or (wish == 2 and failed) or (wish == 3 and not failed)
 
 
-def deliver_sm(receipt: Receipt, done_at: int) -> DeliverSm:
-    """The receipt as deliver_sm: addresses swapped, text and TLVs both."""
-    stat, state, error = _UNDELIVERABLE if receipt.failed else _DELIVERED
+def receipt_pdu(receipt: Receipt, dialect: Dialect, done_at: int) -> DeliverSm | DataSm:
+    """The receipt as this dialect writes it. `done_at` is the wall clock in UTC ms."""
+    text = _text(receipt, dialect, done_at)
+    tlvs = _tlvs(receipt, dialect)
+    if text and (dialect.payload or dialect.data_sm):
+        tlvs.append((MESSAGE_PAYLOAD, text))
+        text = b""
     submit = receipt.submit
-    text = (
-        f"id:{receipt.message_id} sub:001 dlvrd:{0 if receipt.failed else 1:03d}"
-        f" submit date:{_date(receipt.submitted_at)} done date:{_date(done_at)}"
-        f" stat:{stat} err:{error:03d} text:{_beginning(submit)}"
+    esm_class = dialect.intermediate_esm_class if receipt.intermediate else dialect.esm_class
+    handset = (submit.dest_addr_ton, submit.dest_addr_npi, submit.destination_addr)
+    sender = (submit.source_addr_ton, submit.source_addr_npi, submit.source_addr)
+    source, destination = (handset, sender) if dialect.swapped else (sender, handset)
+    pdu: DeliverSm | DataSm = DataSm() if dialect.data_sm else DeliverSm(short_message=text)
+    pdu.source_addr_ton, pdu.source_addr_npi, pdu.source_addr = source
+    pdu.dest_addr_ton, pdu.dest_addr_npi, pdu.destination_addr = destination
+    pdu.esm_class = esm_class
+    pdu.data_coding = dialect.data_coding
+    pdu.tlvs = tuple(tlvs)
+    return pdu
+
+
+def _text(receipt: Receipt, dialect: Dialect, done_at: int) -> bytes:
+    if not dialect.text:
+        return b""
+    stat = receipt.stat
+    text = dialect.text.format(
+        id=receipt_id(receipt.message_id, dialect.ids),
+        sub="001",
+        dlvrd="000" if receipt.failed or receipt.intermediate else "001",
+        submit_date=date(receipt.submitted_at, dialect),
+        done_date=date(done_at, dialect),
+        stat=dialect.words.get(stat, stat),
+        err=dialect.errors.get(stat, "001" if receipt.failed else "000"),
+        text=_beginning(receipt.submit),
     )
-    tlvs = [
-        (RECEIPTED_MESSAGE_ID, receipt.message_id.encode("ascii") + b"\0"),
-        (MESSAGE_STATE, bytes((state,))),
-    ]
-    if receipt.failed:
-        tlvs.append((NETWORK_ERROR_CODE, b"\x03\x00\x01"))
-    reference = submit.tlv(USER_MESSAGE_REFERENCE)
-    if reference is not None:
-        tlvs.append((USER_MESSAGE_REFERENCE, reference))
-    return DeliverSm(
-        source_addr_ton=submit.dest_addr_ton,
-        source_addr_npi=submit.dest_addr_npi,
-        source_addr=submit.destination_addr,
-        dest_addr_ton=submit.source_addr_ton,
-        dest_addr_npi=submit.source_addr_npi,
-        destination_addr=submit.source_addr,
-        esm_class=_ESM_CLASS_RECEIPT,
-        short_message=text.encode("ascii", "replace"),
-        tlvs=tuple(tlvs),
-    )
+    octets = text.encode("utf-16-be") if dialect.data_coding == _UCS2 else text.encode("latin-1", "replace")
+    return octets + b"\0" if dialect.nul else octets
+
+
+def _tlvs(receipt: Receipt, dialect: Dialect) -> list[tuple[int, bytes]]:
+    tlvs: list[tuple[int, bytes]] = []
+    for name in dialect.tlvs:
+        if name == "receipted_message_id":
+            octets = receipt_id(receipt.message_id, dialect.ids).encode("latin-1", "replace")
+            tlvs.append((RECEIPTED_MESSAGE_ID, octets + b"\0"))
+        elif name == "message_state":
+            tlvs.append((MESSAGE_STATE, bytes((STATES[receipt.stat],))))
+        elif name == "network_error_code":
+            if receipt.failed:
+                tlvs.append((NETWORK_ERROR_CODE, b"\x03\x00\x01"))
+        else:
+            reference = receipt.submit.tlv(USER_MESSAGE_REFERENCE)
+            if reference is not None:
+                tlvs.append((USER_MESSAGE_REFERENCE, reference))
+    tlvs += dialect.extra_tlvs
+    return tlvs
 
 
 def _beginning(submit: SubmitSm) -> str:
@@ -83,10 +121,22 @@ def _beginning(submit: SubmitSm) -> str:
     return submit.short_message[:20].decode("ascii", "replace")
 
 
-def _date(at: int) -> str:
-    return _minute(at // 60_000)
+def date(at: int, dialect: Dialect) -> str:
+    """A moment in UTC ms as the dialect writes dates."""
+    return _second(at // 1000, dialect.dates, dialect.timezone)
 
 
-@lru_cache(maxsize=16)
-def _minute(minute: int) -> str:
-    return datetime.fromtimestamp(minute * 60, UTC).strftime("%y%m%d%H%M")
+@lru_cache(maxsize=64)
+def _second(second: int, dates: str, timezone: str) -> str:
+    if dates == "empty":
+        return ""
+    if dates == "zeros":
+        return "0" * 10
+    if dates == "epoch":
+        return str(second)
+    local = datetime.fromtimestamp(second, UTC).astimezone(ZoneInfo(timezone))
+    if dates == "absolute":  # section 7.1.1.1: tenths of a second, quarters of an hour ahead of or behind UTC
+        offset = local.utcoffset()
+        quarters = round(offset.total_seconds() / 900) if offset is not None else 0
+        return f"{local:%y%m%d%H%M%S}0{abs(quarters):02d}{'-' if quarters < 0 else '+'}"
+    return local.strftime(_FORMATS[dates])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smpp.simulator import Phase, ScriptInvalid, SimulatorSettings, load_script
-from smpp.simulator.settings import changed
+from smpp.simulator.script import changed
 
 
 def test_a_script_sets_what_it_names() -> None:
@@ -40,9 +40,40 @@ def test_an_empty_script_is_the_default(text: str) -> None:
     ("text", "message"),
     [
         ("anser_delay_ms: 5", "anser_delay_ms: unknown setting, did you mean answer_delay_ms?"),
-        ("answer_delay_ms: fast", "answer_delay_ms: must be a whole number from 0 to 3.6e+06"),
-        ("answer_delay_ms: 1.5", "answer_delay_ms: must be a whole number"),
-        ("answer_delay_ms: true", "answer_delay_ms: must be a whole number"),
+        ("answer_delay_ms: fast", "answer_delay_ms: must be ms from 0 to 3600000, or uniform: [least, most]"),
+        ("answer_delay_ms: true", "answer_delay_ms: must be ms from 0"),
+        ("answer_delay_ms: {uniform: [5, 1]}", "answer_delay_ms: must be ms from 0"),
+        ("answer_delay_ms: {uniform: 5}", "answer_delay_ms: must be ms from 0"),
+        ("answer_delay_ms: {lognormal: [0, 5]}", "answer_delay_ms: must be ms from 0"),
+        ("answer_delay_ms: {gauss: [0, 5]}", "answer_delay_ms: must be ms from 0"),
+        ("max_binds: 1.5", "max_binds: must be a whole number from 0 to 100000"),
+        ("port: 65536", "port: must be a whole number from 0 to 65535"),
+        ("rules: [{destination: '*', staus: 8}]", "rules[0].staus: unknown setting, did you mean status?"),
+        ("rules: [{receipt: DELIVERED}]", "rules[0].receipt: must be one of DELIVRD"),
+        ("rules: {}", "rules: must be a list"),
+        ("dialect: {text: 'id:{number}'}", "dialect.text: must be a text with places of {id}"),
+        ("dialect: {text: 'id:{id'}", "dialect.text: must be a text with places"),
+        ("dialect: {dates: yymmdd}", "dialect.dates: must be one of yymmddhhmm"),
+        ("dialect: {timezone: Mars/Olympus}", "dialect.timezone: must be the name of a time zone"),
+        ("dialect: {stray: xyz}", "dialect.stray: must be octets as hexadecimal digits"),
+        ("dialect: {words: {DELIVERED: OK}}", "dialect.words.DELIVERED: must be one of DELIVRD"),
+        ("dialect: {extra_tlvs: {0x1403: 7}}", "dialect.extra_tlvs.0x1403: must be octets"),
+        ("dialect: {extra_tlvs: {70000: '00'}}", "dialect.extra_tlvs: must map tags"),
+        ("dialect: {tlvs: [message_stat]}", "did you mean message_state?"),
+        ("receipt_outcomes: {DELIVRD: 0}", "receipt_outcomes: some weight must be above 0"),
+        ("receipt_outcomes: {DONE: 1}", "receipt_outcomes.DONE: must be one of"),
+        ("intermediate: [DELIVRD]", "intermediate[0]: must be one of ENROUTE"),
+        ("bad_pdu: long_lenght", "bad_pdu: must be one of long_length"),
+        ("tls_key: x", "tls_key: needs tls_certificate"),
+        ("bind_refusals: 2", "bind_refusals: needs bind_status"),
+        ("actions: [{at_s: 1, do: inbond}]", "actions[0].do: must be one of inbound"),
+        ("actions: [{do: cut}]", "actions[0]: needs either at_s or after_bind_s"),
+        ("actions: [{at_s: 1, after_bind_s: 1, do: cut}]", "actions[0]: needs either at_s or after_bind_s"),
+        ("actions: [{at_s: 1, do: inbound, text: a}]", "actions[0].source: is missing"),
+        ("actions: [{at_s: 1, do: inbound, source: a, destination: b}]", "actions[0]: needs either text or octets"),
+        ("actions: [{at_s: 1, do: cut, count: 3}]", "actions[0].count: unknown setting"),
+        ("actions: [7]", "actions[0]: must be a mapping"),
+        ("phases: [{at_s: 1, dialect: {ids: big}}]", "phases[0].dialect.ids: must be one of same"),
         ("error_ratio: 2", "error_ratio: must be a number from 0 to 1"),
         ("receipts: 1", "receipts: must be true or false"),
         ("password: 7", "password: must be a text"),
