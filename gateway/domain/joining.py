@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from smpp.text.gsm import NO_SHIFT, Shift
+
+Coding = tuple[int, Shift]  # data_coding, and the national tables that the header names
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -18,7 +22,7 @@ class Part:
     number: int
     total: int
     octets: bytes
-    data_coding: int
+    coding: Coding
     received_at: int
     done: bool = False
 
@@ -45,19 +49,19 @@ class Gathered:
         """The rows of its parts."""
         return [part.row_id for part in self.parts.values()]
 
-    def text(self, decode: Callable[[bytes, int], str]) -> str:
+    def text(self, decode: Callable[[bytes, Coding], str]) -> str:
         """The text in the order of the parts; runs of one coding are decoded whole.
 
         A cut through a surrogate pair or an escape sequence heals so.
         """
         pieces: list[str] = []
-        run, coding = b"", -1
+        run, coding = b"", (0, NO_SHIFT)
         for number in sorted(self.parts):
             part = self.parts[number]
             gap = number - 1 not in self.parts and run
-            if part.data_coding != coding or gap:
+            if part.coding != coding or gap:
                 pieces.append(decode(run, coding) if run else "")
-                run, coding = b"", part.data_coding
+                run, coding = b"", part.coding
             run += part.octets
         pieces.append(decode(run, coding) if run else "")
         return "".join(pieces)

@@ -208,7 +208,7 @@ class Joiner:
 
 
 def _whole(policy: Policy, row: Mapping[str, Any], read: Read) -> _Told:
-    text = decoder_of(policy, row["provider"])(read.octets, read.data_coding)
+    text = decoder_of(policy, row["provider"])(read.octets, read.coding)
     return _Told(row["provider"], row["sender"], read.source_ton, row["recipient"], text, row["received_at"], 1, 1)
 
 
@@ -225,7 +225,7 @@ def _join(policy: Policy, group: list[asyncpg.Record], now_at: int) -> tuple[lis
                     number=read.place.number,
                     total=read.place.total,
                     octets=read.octets,
-                    data_coding=read.data_coding,
+                    coding=read.coding,
                     received_at=row["received_at"],
                     done=row["done_at"] is not None,
                 )

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from phonenumbers import COUNTRY_CODE_TO_REGION_CODE
 
 from gateway.admission import numbering
+from gateway.domain.joining import Coding
 from gateway.domain.keywords import digits_of
 from gateway.policy.rules.snapshot import Policy
 from smpp.protocol import commands
 from smpp.protocol.codec import decode as decode_pdu
 from smpp.protocol.errors import ProtocolError
 from smpp.protocol.pdu import DataSm, DeliverSm
+from smpp.text.gsm import NO_SHIFT
 from smpp.text.reading import Concatenation, decode, split_header
 
 _PAYLOAD: Final = 0x0424
@@ -30,7 +31,7 @@ class Read:
     """A PDU taken apart; `place` is None for a text that is whole, `source_ton` the type of the handset's number."""
 
     octets: bytes
-    data_coding: int
+    coding: Coding
     place: Concatenation | None
     source_ton: int = _INTERNATIONAL
 
@@ -42,20 +43,25 @@ def read_part(body: bytes, *, data_sm: bool) -> Read:
     try:
         pdu = decode_pdu(b"".join(word.to_bytes(4, "big") for word in words) + body)
     except ProtocolError:
-        return Read(b"", 0, None)
+        return Read(b"", (0, NO_SHIFT), None)
     if not isinstance(pdu, (DeliverSm, DataSm)):
-        return Read(b"", 0, None)
+        return Read(b"", (0, NO_SHIFT), None)
     written = pdu.short_message if isinstance(pdu, DeliverSm) else b""
     content = split_header(written or pdu.tlv(_PAYLOAD) or b"", pdu.esm_class)
     place = content.concatenation or _by_sar(pdu)
     within = place if place is not None and place.total > 1 else None
-    return Read(content.body, pdu.data_coding, within, pdu.source_addr_ton)
+    return Read(content.body, (pdu.data_coding, content.shift), within, pdu.source_addr_ton)
 
 
-def decoder_of(policy: Policy, provider: str) -> Callable[[bytes, int], str]:
+def decoder_of(policy: Policy, provider: str) -> Callable[[bytes, Coding], str]:
     """How this provider's octets become text: the default alphabet is its dialect's."""
     carrier = policy.providers.get(provider)
-    return partial(decode, default_alphabet=carrier.dialect.default_alphabet if carrier is not None else "gsm7")
+    alphabet = carrier.dialect.default_alphabet if carrier is not None else "gsm7"
+
+    def read(octets: bytes, coding: Coding) -> str:
+        return decode(octets, coding[0], alphabet, coding[1])
+
+    return read
 
 
 def handset_number(written: str, ton: int, own_number: str) -> str:

@@ -7,19 +7,21 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.joining import Part, settle
+from gateway.domain.joining import Coding, Part, settle
+from smpp.text.gsm import NO_SHIFT
 from smpp.text.reading import decode
 
 TIMEOUT = 600_000
 
 
 def part(row: int, number: int, octets: bytes, total: int = 3, **values: object) -> Part:
-    given_values = {"data_coding": 0, "received_at": 1_000 + row} | values
+    coding = (values.pop("data_coding", 0), NO_SHIFT)
+    given_values = {"coding": coding, "received_at": 1_000 + row} | values
     return Part(row, number, total, octets, **given_values)  # type: ignore[arg-type]
 
 
-def text(octets: bytes, coding: int) -> str:
-    return decode(octets, coding)
+def text(octets: bytes, coding: Coding) -> str:
+    return decode(octets, coding[0], shift=coding[1])
 
 
 def test_every_order_gives_the_same_text() -> None:
