@@ -152,7 +152,7 @@ def simulate(port: int | None, script: Path | None) -> None:
     try:
         run_loop(work())
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = os.strerror(error.errno) if error.errno else str(error)
         raise Failed(f"the carrier simulator cannot start on {settings.host}:{settings.port}: {reason}") from error
 
 

@@ -14,7 +14,7 @@ from typer.main import get_command
 from gateway.cli.main import app
 from gateway.policy.rules.parse import read_policy
 from gateway.settings import Settings
-from smpp.simulator.settings import load_script
+from smpp.simulator import load_script
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
