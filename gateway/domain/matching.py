@@ -21,6 +21,12 @@ FAIR_CHANCE_MS: Final = 2_000
 _CARRIER_CLOCK_MS: Final = 5 * 60_000
 # Our own instants are of one clock, measured in several processes.
 _OWN_CLOCK_MS: Final = 1_000
+# That clock may have jumped between a submit and its receipt; beyond this the receipt is older than the submit.
+_JUMP_MS: Final = 5 * 60_000
+# A receipt this long after the only submit that its id names may as well be of a newer one, whose answer is still out.
+_STALE_MS: Final = 3_600_000
+_FULL_REFERENCE_DIGITS: Final = 32
+_CROWDED_MS: Final = 5_000
 _ID_DIGITS_MAX: Final = 64
 
 
@@ -34,6 +40,20 @@ class Candidate:
     part: int
     recipient: str
     sent_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a receipt tells of its message besides the id. `submitted_at` (UTC ms) is of the carrier's clock.
+
+    `reference` is our own as the carrier gives it back: the id of the message (32 hexadecimal digits), or its lowest 16
+    bits as a decimal number (user_message_reference).
+    """
+
+    recipient: str | None
+    received_at: int
+    submitted_at: int | None = None
+    reference: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +86,7 @@ class Stray:
     received_at: int
     submitted_at: int | None = None
     done_at: int | None = None
+    reference: str | None = None
 
 
 def same_number(one: str, other: str) -> bool:
@@ -75,18 +96,51 @@ def same_number(one: str, other: str) -> bool:
     return len(shorter) >= _TELLING_DIGITS and longer.endswith(shorter)
 
 
-def choose(candidates: Sequence[Candidate], recipient: str | None) -> Candidate | None:
+def choose(candidates: Sequence[Candidate], asked: Asked) -> Candidate | None:
     """The accepted part that a receipt is about; None where no candidate fits.
 
-    Where a carrier uses an id again the recipient decides, and the newest with that recipient stands. A receipt whose
-    recipient does not name a handset is taken by the newest.
+    Where a carrier uses an id again the recipient decides (if it names a handset), then our own reference, then what
+    the carrier says of the time of the submit, and the newest of the rest. The carrier's clock may be wrong, so its
+    times only prefer; what left long after the receipt had come cannot be meant.
     """
+    recipient = asked.recipient
     telling = recipient is not None and len(_digits(recipient)) >= _TELLING_DIGITS
-    if telling and recipient is not None:
-        fitting = [one for one in candidates if same_number(one.recipient, recipient)]
-    else:
-        fitting = list(candidates)
+    fitting = [
+        one
+        for one in candidates
+        if one.sent_at <= asked.received_at + _JUMP_MS
+        and (not telling or recipient is None or same_number(one.recipient, recipient))
+    ]
+    fitting = [one for one in fitting if refers_to(asked.reference, one.message_id)] or fitting
+    fitting = [one for one in fitting if told_time_fits(asked, one)] or fitting
+    fitting = [one for one in fitting if one.sent_at <= asked.received_at + _OWN_CLOCK_MS] or fitting
     return max(fitting, key=lambda one: (one.sent_at, one.message_id.int, one.slot), default=None)
+
+
+def refers_to(reference: str | None, message_id: UUID) -> bool:
+    """Whether our own reference, as a carrier gave it back, names this message."""
+    if reference is None:
+        return False
+    if is_full(reference):
+        return reference == message_id.hex
+    return reference.isdecimal() and int(reference) == message_id.int & 0xFFFF
+
+
+def is_full(reference: str | None) -> bool:
+    """Whether a reference is the whole id of a message."""
+    return reference is not None and len(reference) == _FULL_REFERENCE_DIGITS
+
+
+def told_time_fits(asked: Asked, candidate: Candidate) -> bool:
+    """Whether the carrier says that it took the message when the candidate was submitted."""
+    return asked.submitted_at is not None and abs(asked.submitted_at - candidate.sent_at) <= _CARRIER_CLOCK_MS
+
+
+def is_doubtful(asked: Asked, chosen: Candidate) -> bool:
+    """Whether an id may have been used again: long after the chosen submit, and nothing speaks for that one."""
+    if refers_to(asked.reference, chosen.message_id) or told_time_fits(asked, chosen):
+        return False
+    return asked.received_at - chosen.sent_at > _STALE_MS
 
 
 def match_by_address(strays: Sequence[Stray], submits: Sequence[Submit], cutoff_ms: int) -> dict[int, Submit]:
@@ -128,6 +182,10 @@ def could_be_about(stray: Stray, submit: Submit, cutoff_ms: int) -> bool:
     """Whether address and time allow the receipt to be about the submit; what the receipt does not tell decides no."""
     if stray.provider != submit.provider:
         return False
+    if is_full(stray.reference):
+        return refers_to(stray.reference, submit.message_id)
+    if stray.reference is not None and not refers_to(stray.reference, submit.message_id):
+        return False
     if not same_number(stray.recipient, submit.recipient) or not _same_sender(stray.sender, submit.sender):
         return False
     if not submit.earliest_at - _OWN_CLOCK_MS <= stray.received_at <= submit.latest_at + cutoff_ms:
@@ -158,10 +216,14 @@ def other_base(carrier_id: str) -> tuple[str, ...]:
     return tuple(sorted(forms - {carrier_id}))
 
 
-def next_look_ms(age_ms: int) -> int:
-    """How long an unmatched receipt of this age waits before it is looked at again (design section 4)."""
+def next_look_ms(age_ms: int, tries: int = 0, *, crowded: bool = False) -> int:
+    """How long an unmatched receipt of this age waits before it is looked at again (design section 4).
+
+    `crowded`: more wait than one batch takes. Then the young ones back off by their tries, or the looks at them would
+    take the time that others need; a newly stored carrier id hurries its own receipt all the same.
+    """
     if age_ms < YOUNG_MS:
-        return YOUNG_EVERY_MS
+        return min(YOUNG_EVERY_MS << min(tries, 10), _CROWDED_MS) if crowded else YOUNG_EVERY_MS
     return min(max(FIRST_BACK_OFF_MS, age_ms - YOUNG_MS), LAST_BACK_OFF_MS)
 
 

@@ -77,7 +77,6 @@ class Ending:
     """How one slot ended.
 
     `accepted_parts` of `parts_total` submit_sm counts over all slots of the message, this one included.
-    `repeats_max`: how often a temporary refusal may be answered before it counts as permanent.
     """
 
     slot: int
@@ -87,7 +86,6 @@ class Ending:
     written: bool = True
     refusal: Refusal | None = None
     delay_ms: int | None = None
-    repeats_max: int | None = None
     fault: str | None = None  # why the message cannot be put on the wire at all
 
 
@@ -118,6 +116,7 @@ class Change:
     requeue: str | None = None  # front | due
     due_at: int | None = None
     event: str | None = None
+    sent_at: int | None = None  # where a carrier has all of it now
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +272,7 @@ def _sent(standing: Standing, spent: _Spent, rules: Rules, now_at: int) -> Chang
         sweep_at=now_at + rules.cutoff_ms if rules.receipts_expected else None,
         final_at=None if rules.receipts_expected else now_at,
         event=CORRECTED if was_final else EVENTS[states.SENT],
+        sent_at=now_at,
     )
 
 
@@ -298,8 +298,6 @@ def _later(standing: Standing, spent: _Spent, ending: Ending, rules: Rules, now_
         error = dict(spent.error or {})
         error.update(code=ATTEMPTS_EXHAUSTED, permanent=True)
         return _give_up(standing, spent, states.FAILED, error, now_at)
-    if ending.repeats_max is not None and spent.attempts_spent > ending.repeats_max:
-        return _give_up(standing, spent, states.REJECTED, {**(spent.error or {}), "permanent": True}, now_at)
     delay_ms = back_off_ms(rules.retries, spent.attempts_spent, jitter)
     if ending.delay_ms is not None:
         delay_ms = max(ending.delay_ms, delay_ms)

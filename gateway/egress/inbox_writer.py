@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
 from gateway import logs
 from gateway.clock import Clock
+from gateway.domain.folding import FINAL_WORDS
 from gateway.egress.rounds import Rounds
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.ledger.inbox import ReceivedPart, ReceivedReceipt, keep
@@ -23,12 +25,14 @@ from smpp.protocol.codec import encode
 from smpp.protocol.errors import ROK, RX_T_APPN
 from smpp.protocol.pdu import DataSm, DeliverSm
 from smpp.receipts import normal_id, read
+from smpp.receipts.reader import TAG_USER_MESSAGE_REFERENCE
 
 BATCH_MAX: Final = 500
 WAITING_MAX: Final = 5_000
 WAITING_OCTETS_MAX: Final = 8 * 1024 * 1024  # a PDU may have 64 KiB: their number alone bounds no memory
 PATIENCE_S: Final = 5.0
 _HEADER_OCTETS: Final = 16
+_MESSAGE_ID: Final = re.compile(rb"[0-9A-Fa-f]{32}")
 _log = logs.get("egress.inbox")
 
 
@@ -115,7 +119,8 @@ def read_delivery(
     raw = encode(pdu)[_HEADER_OCTETS:]
     receipt = read(pdu, dates=dialect.receipt_dates, timezone=dialect.timezone, near_at=now_at)
     if receipt is None:
-        return ReceivedPart(provider, name, pdu.sequence_number, now_at, pdu.source_addr, pdu.destination_addr, raw)
+        ends = (pdu.source_addr, pdu.destination_addr)
+        return ReceivedPart(provider, name, pdu.sequence_number, now_at, *ends, raw, isinstance(pdu, DataSm))
     return ReceivedReceipt(
         provider=provider,
         session=name,
@@ -124,9 +129,22 @@ def read_delivery(
         raw_id=receipt.raw_id or None,
         recipient="".join(c for c in pdu.source_addr if c.isdecimal()),
         sender=pdu.destination_addr,
-        state=receipt.state,
+        state=receipt.state if receipt.final or receipt.state not in FINAL_WORDS else "enroute",
         error_code=receipt.error_code,
         done_at=receipt.done_at,
         submitted_at=receipt.submitted_at,
         raw=raw,
+        own_reference=_own_reference(pdu, dialect.own_reference),
     )
+
+
+def _own_reference(pdu: DeliverSm | DataSm, kind: str) -> str | None:
+    """Our reference as the carrier gives it back: a number, or the id of the message; None where it is neither."""
+    if kind == "none":
+        return None
+    if kind == "user_message_reference":
+        octets = pdu.tlv(TAG_USER_MESSAGE_REFERENCE)
+        return str(int.from_bytes(octets, "big")) if octets is not None and len(octets) == 2 else None
+    octets = pdu.tlv(int(kind.removeprefix("tlv:"), 0))
+    found = _MESSAGE_ID.match(octets) if octets is not None else None
+    return None if found is None else found.group().decode().lower()

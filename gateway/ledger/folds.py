@@ -15,6 +15,7 @@ import orjson
 from gateway.domain import states
 from gateway.domain.folding import PROVING_WORDS, UNTOUCHED, Fact, NetworkWord, Settled, fold, settle
 from gateway.ledger.callback_lines import CORRECTED, add_events, event_of
+from gateway.ledger.coverage import Deltas, Tally
 from gateway.ledger.message_rows import LOCK_MESSAGES
 from gateway.policy.rules.snapshot import Policy
 
@@ -27,10 +28,10 @@ _WRITE = """
 UPDATE messages m
 SET status = w.status, version = m.version + w.step, network_state = w.network_state, delivery = w.delivery::jsonb,
     error = CASE WHEN w.step > 0 THEN NULL ELSE m.error END,
-    final_at = CASE WHEN w.step > 0 THEN $7::bigint ELSE m.final_at END,
-    sweep_at = CASE WHEN w.step > 0 THEN NULL ELSE m.sweep_at END
-FROM unnest($1::date[], $2::uuid[], $3::text[], $4::int[], $5::text[], $6::text[])
-     AS w (day, id, status, step, network_state, delivery)
+    final_at = w.final_at, sweep_at = w.sweep_at,
+    sent_at = CASE WHEN w.step > 0 THEN coalesce(m.sent_at, $7::bigint) ELSE m.sent_at END
+FROM unnest($1::date[], $2::uuid[], $3::text[], $4::int[], $5::text[], $6::text[], $8::bigint[], $9::bigint[])
+     AS w (day, id, status, step, network_state, delivery, final_at, sweep_at)
 WHERE m.day = w.day AND m.id = w.id
 """
 ADD_MESSAGE_EVENTS: Final = """
@@ -58,6 +59,9 @@ async def parts_told(conn: asyncpg.Connection[asyncpg.Record], ids: Sequence[UUI
             if row["state"] in PROVING_WORDS:
                 told[row["message_id"]][row["part"]].add(row["state"])
     return told
+
+
+_DECIDED: Final = frozenset({states.DELIVERED, states.UNDELIVERED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ async def refold(
     await _write(conn, written, now_at)
     await _tell_timeline(conn, rows, settled, now_at)
     notices = await add_events(conn, policy, [(row, _event(change)) for row, change in settled], now_at)
+    await _count(conn, rows, settled, now_at)
     return Refolded(tuple(settled), notices)
 
 
@@ -151,6 +156,26 @@ async def _facts(conn: asyncpg.Connection[asyncpg.Record], ids: Iterable[UUID]) 
     return facts
 
 
+async def _count(
+    conn: asyncpg.Connection[asyncpg.Record],
+    before: Sequence[Mapping[str, Any]],
+    settled: Sequence[tuple[Mapping[str, Any], Settled]],
+    now_at: int,
+) -> None:
+    """Coverage by the hour in which each message was sent; one that was in doubt counts as sent now."""
+    was = {row["id"]: row for row in before}
+    tally = Tally()
+    for row, change in settled:
+        old = was[row["id"]]
+        deltas = Deltas(
+            sent=old["sent_at"] is None,
+            decided=(change.status in _DECIDED) - (old["status"] in _DECIDED),
+            delivered=(change.status == states.DELIVERED) - (old["status"] == states.DELIVERED),
+        )
+        tally.add(row["provider"], old["sent_at"] or now_at, deltas)
+    await tally.write(conn)
+
+
 async def _write(
     conn: asyncpg.Connection[asyncpg.Record], written: Sequence[tuple[Mapping[str, Any], int]], now_at: int
 ) -> None:
@@ -165,6 +190,8 @@ async def _write(
         [row["network_state"] for row, _ in written],
         [None if row["delivery"] is None else orjson.dumps(row["delivery"]).decode() for row, _ in written],
         now_at,
+        [row["final_at"] for row, _ in written],
+        [row["sweep_at"] for row, _ in written],
     )
 
 

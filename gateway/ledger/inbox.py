@@ -1,7 +1,8 @@
 """The receipt inbox: what carriers deliver, kept before it is answered (design section 1, hops 9 and 10; I28).
 
-A receipt sent twice is one row by the digest of its body; a handset's message also counts session and sequence_number,
-since two people may send the same words.
+A receipt sent twice on one UTC day is one row by the digest of its body. On another day it is one more row: where a
+carrier uses ids again and writes no dates, the same words may be about another message, and the same fact twice
+changes nothing. A handset's message also counts session and sequence_number: two people may send the same words.
 """
 
 from __future__ import annotations
@@ -13,25 +14,37 @@ from typing import Any, Final
 
 import asyncpg
 
-CHANNEL: Final = "sluicegate_receipts"
+from gateway.domain.coverage import HOUR_MS
+from gateway.ledger.coverage import ADD_UP, SHARD
+from gateway.ledger.inbound import CHANNEL as INBOUND
 
-_KEEP_RECEIPTS = """
+CHANNEL: Final = "sluicegate_receipts"
+_DAY_MS: Final = 86_400_000
+
+_KEEP_RECEIPTS = f"""
+WITH kept AS (
 INSERT INTO receipts (provider, digest, session, received_at, carrier_id, raw_id, recipient, sender, state, error_code,
-                      done_at, submitted_at, raw, next_try_at)
+                      done_at, submitted_at, raw, next_try_at, own_reference)
 SELECT r.provider, r.digest, r.session, r.received_at, r.carrier_id, r.raw_id, r.recipient, r.sender, r.state,
-       r.error_code, r.done_at, r.submitted_at, r.raw, r.received_at
+       r.error_code, r.done_at, r.submitted_at, r.raw, r.received_at, r.own_reference
   FROM unnest($1::text[], $2::bytea[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[],
-              $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::bytea[])
+              $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::bytea[], $14::text[])
        AS r (provider, digest, session, received_at, carrier_id, raw_id, recipient, sender, state, error_code, done_at,
-             submitted_at, raw)
+             submitted_at, raw, own_reference)
  ORDER BY r.provider, r.digest
 ON CONFLICT DO NOTHING
-"""
+RETURNING provider, received_at
+)
+INSERT INTO coverage_hours AS c (provider, hour_at, shard, receipts)
+SELECT provider, received_at - received_at % {HOUR_MS}, {SHARD}, count(*) FROM kept GROUP BY 1, 2 ORDER BY 1, 2
+{ADD_UP}
+"""  # noqa: S608 - constants of ours
 
 _KEEP_INBOUND = """
-INSERT INTO inbound_parts (provider, session, sequence, digest, received_at, sender, recipient, raw)
+INSERT INTO inbound_parts (provider, session, sequence, digest, received_at, sender, recipient, raw, data_sm)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::text[], $7::text[],
-                     $8::bytea[]) AS r (provider, session, sequence, digest, received_at, sender, recipient, raw)
+                     $8::bytea[], $9::boolean[])
+           AS r (provider, session, sequence, digest, received_at, sender, recipient, raw, data_sm)
  ORDER BY r.provider, r.session, r.sequence, r.digest
 ON CONFLICT DO NOTHING
 """
@@ -53,6 +66,7 @@ class ReceivedReceipt:
     done_at: int | None
     raw: bytes
     submitted_at: int | None = None
+    own_reference: str | None = None  # as `gateway.domain.matching.Asked` has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +80,19 @@ class ReceivedPart:
     sender: str
     recipient: str
     raw: bytes
+    data_sm: bool = False  # the body of a data_sm, which is laid out otherwise
 
 
 async def keep(
     conn: asyncpg.Connection[Any], receipts: Sequence[ReceivedReceipt], parts: Sequence[ReceivedPart]
 ) -> None:
-    """Keeps a batch in one transaction and wakes the merger once; repeats change nothing."""
+    """Keeps a batch in one transaction and wakes whoever works on it; repeats change nothing."""
     async with conn.transaction():
         if receipts:
             await conn.execute(
                 _KEEP_RECEIPTS,
                 [r.provider for r in receipts],
-                [sha256(r.raw).digest() for r in receipts],
+                [_digest(r) for r in receipts],
                 [r.session for r in receipts],
                 [r.received_at for r in receipts],
                 [r.carrier_id for r in receipts],
@@ -89,6 +104,7 @@ async def keep(
                 [r.done_at for r in receipts],
                 [r.submitted_at for r in receipts],
                 [r.raw for r in receipts],
+                [r.own_reference for r in receipts],
             )
         if parts:
             await conn.execute(
@@ -101,8 +117,15 @@ async def keep(
                 [_storable(p.sender) for p in parts],
                 [_storable(p.recipient) for p in parts],
                 [p.raw for p in parts],
+                [p.data_sm for p in parts],
             )
-        await conn.execute("SELECT pg_notify($1, '')", CHANNEL)
+            await conn.execute("SELECT pg_notify($1, '')", INBOUND)
+        if receipts:
+            await conn.execute("SELECT pg_notify($1, '')", CHANNEL)
+
+
+def _digest(receipt: ReceivedReceipt) -> bytes:
+    return sha256(receipt.raw + (receipt.received_at // _DAY_MS).to_bytes(4, "big")).digest()
 
 
 def _storable(text: str | None) -> str | None:

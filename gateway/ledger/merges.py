@@ -7,7 +7,7 @@ another transaction committed meanwhile counts. One merger works at a time in th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final
@@ -16,10 +16,10 @@ from uuid import UUID
 import asyncpg
 
 from gateway.domain import states
-from gateway.domain.matching import Candidate, Submit, choose, next_look_ms
+from gateway.domain.matching import Asked, Candidate, Submit, choose, is_doubtful, is_full, next_look_ms
 from gateway.ledger.adoption import adopt_proven
 from gateway.ledger.folds import Refolded, lock_messages, refold
-from gateway.ledger.unnamed_submits import match_strays, name_submits
+from gateway.ledger.unnamed_submits import match_strays, name_submits, still_awaited
 from gateway.policy.rules.snapshot import Policy
 
 CHANNEL: Final = "sluicegate_receipts"
@@ -30,7 +30,7 @@ _CANDIDATES_PER_ID: Final = 20
 
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))"
 _DUE = """
-SELECT id, provider, carrier_id, recipient, sender, state, received_at, submitted_at, done_at,
+SELECT id, provider, carrier_id, own_reference, recipient, sender, state, received_at, submitted_at, done_at, tries,
        day, message_id, slot, part
 FROM receipts
 WHERE merged_at IS NULL AND next_try_at <= $1
@@ -47,6 +47,12 @@ CROSS JOIN LATERAL (
     LIMIT {_CANDIDATES_PER_ID}
 ) AS c
 """  # noqa: S608 - a number of ours
+# A carrier whose receipts bear other ids than its answers gives our own reference back: the id of the message.
+_REFERRED = """
+SELECT w.receipt_id, c.day, c.id AS message_id, c.slot, c.part, c.recipient, c.sent_at
+FROM unnest($1::bigint[], $2::text[], $3::uuid[]) AS w (receipt_id, provider, message_id)
+JOIN carrier_ids c ON c.id = w.message_id AND c.provider = w.provider
+"""
 _JOIN = """
 UPDATE receipts r
 SET day = w.day, message_id = w.message_id, slot = w.slot, part = w.part, tries = r.tries + 1,
@@ -132,7 +138,7 @@ async def merge_batch(
         if by_address:
             batch.leave(by_address.keys() - await name_submits(conn, by_address, batch.rows, messages, now_at))
         await _join(conn, batch, messages, now_at)
-        await _look_later(conn, batch, messages, now_at)
+        await _look_later(conn, batch, messages, now_at, crowded=len(batch.rows) >= limit)
         rows = await adopt_proven(conn, policy, list(messages.values()), now_at)
         changes = await refold(conn, policy, rows, now_at, cut_off=False)
         merged = [one for one in batch.found.values() if one.message_id in messages]
@@ -166,22 +172,55 @@ async def _match(conn: asyncpg.Connection[asyncpg.Record], batch: _Batch) -> Non
                 row["day"], row["message_id"], row["slot"], row["part"], row["recipient"], row["received_at"]
             )
     named = [row for row in batch.rows.values() if row["carrier_id"]]
-    if not named:
+    if named:
+        columns = ([row[name] for row in named] for name in ("id", "provider", "carrier_id"))
+        await _choose(conn, batch, named, _candidates(await conn.fetch(_CANDIDATES, *columns)))
+    await _match_by_reference(conn, batch)
+
+
+async def _choose(
+    conn: asyncpg.Connection[asyncpg.Record],
+    batch: _Batch,
+    named: Sequence[asyncpg.Record],
+    candidates: Mapping[int, Sequence[Candidate]],
+) -> None:
+    """The part that each receipt is about. One that may be of a newer submit waits while that is not answered."""
+    doubtful: list[asyncpg.Record] = []
+    for row in named:
+        asked = _asked(row)
+        chosen = choose(candidates.get(row["id"], ()), asked)
+        if chosen is not None:
+            batch.found[row["id"]] = chosen
+            if is_doubtful(asked, chosen):
+                doubtful.append(row)
+    batch.leave(await still_awaited(conn, doubtful))
+
+
+async def _match_by_reference(conn: asyncpg.Connection[asyncpg.Record], batch: _Batch) -> None:
+    """Finds messages by their own id where the carrier's says nothing; one with several parts does not tell which."""
+    rows = [row for row in batch.rows.values() if row["id"] not in batch.found and is_full(row["own_reference"])]
+    if not rows:
         return
+    ids = [UUID(row["own_reference"]) for row in rows]
+    found = await conn.fetch(_REFERRED, [row["id"] for row in rows], [row["provider"] for row in rows], ids)
+    for receipt_id, candidates in _candidates(found).items():
+        if len({one.part for one in candidates}) == 1:
+            chosen = choose(candidates, _asked(batch.rows[receipt_id]))
+            if chosen is not None:
+                batch.found[receipt_id] = chosen
+
+
+def _asked(row: Mapping[str, Any]) -> Asked:
+    return Asked(row["recipient"], row["received_at"], row["submitted_at"], row["own_reference"])
+
+
+def _candidates(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Candidate]]:
     candidates: dict[int, list[Candidate]] = defaultdict(list)
-    for row in await conn.fetch(
-        _CANDIDATES,
-        [row["id"] for row in named],
-        [row["provider"] for row in named],
-        [row["carrier_id"] for row in named],
-    ):
+    for row in rows:
         candidates[row["receipt_id"]].append(
             Candidate(row["day"], row["message_id"], row["slot"], row["part"], row["recipient"], row["sent_at"])
         )
-    for row in named:
-        chosen = choose(candidates[row["id"]], row["recipient"])
-        if chosen is not None:
-            batch.found[row["id"]] = chosen
+    return candidates
 
 
 async def _join(
@@ -216,17 +255,20 @@ async def _look_later(
     batch: _Batch,
     messages: Mapping[UUID, Mapping[str, Any]],
     now_at: int,
+    *,
+    crowded: bool,
 ) -> None:
     lost = sorted(rid for rid in batch.rows if rid not in batch.found or batch.found[rid].message_id not in messages)
     if lost:
-        looks = [now_at + next_look_ms(now_at - batch.rows[rid]["received_at"]) for rid in lost]
+        rows = [batch.rows[rid] for rid in lost]
+        looks = [now_at + next_look_ms(now_at - row["received_at"], row["tries"], crowded=crowded) for row in rows]
         await conn.execute(_LOOK_LATER, lost, looks)
 
 
 def _delays(batch: _Batch, changes: Refolded) -> tuple[tuple[str, int], ...]:
     sent_at = {one.message_id: one.sent_at for one in batch.found.values()}
     return tuple(
-        (row["provider"], max(0, row["final_at"] - sent_at[row["id"]]))
+        (row["provider"], max(0, row["final_at"] - (row["sent_at"] or sent_at[row["id"]])))
         for row, change in changes.settled
         if not change.corrected and row["id"] in sent_at
     )

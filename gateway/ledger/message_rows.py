@@ -9,7 +9,7 @@ MESSAGE_COLUMNS: Final = """
 m.day, m.id, m.tenant_id, m.class, m.status, m.version, m.next_slot, m.attempts_spent, m.submit_begun, m.recipient,
 m.sender, m.body_key_id, m.encoding, m.segments, m.application, m.client_ref, m.extras, m.route, m.provider,
 m.created_at, m.not_before, m.submit_by, m.expires_at, m.sweep_at, m.final_at, m.predicted_wait_ms, m.policy_version,
-m.network_state, m.delivery, m.expiry, m.error, m.possible_duplicate
+m.network_state, m.delivery, m.expiry, m.error, m.possible_duplicate, m.sent_at
 """
 
 # $1 days, $2 ids, sorted: a lateral join locks the rows in the order in which they are given.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.ledger.coverage import COUNT_SENT
 from gateway.ledger.message_rows import MESSAGE_COLUMNS
 
 # The row lock comes first and in key order; an attempt that was closed meanwhile changes nothing, but its carrier id
@@ -24,7 +25,7 @@ WITH answers AS MATERIALIZED (
        SET outcome = 'accepted', outcome_at = l.outcome_at, written_at = l.written_at, command_status = 0
       FROM locked l
      WHERE t.day = l.day AND t.id = l.id AND t.slot = l.slot AND num_nulls(t.outcome) <> 0
-    RETURNING t.day, t.id, t.slot, l.outcome_at, l.is_last
+    RETURNING t.day, t.id, t.slot, l.outcome_at, l.is_last, coalesce(l.written_at, l.outcome_at) AS sent_at
 ), kept AS (
     INSERT INTO carrier_ids (provider, carrier_id, day, id, slot, part, recipient, sent_at)
     SELECT provider, carrier_id, day, id, slot, 1, recipient, written_at FROM answers WHERE carrier_id <> ''
@@ -33,14 +34,17 @@ WITH answers AS MATERIALIZED (
 ), moved AS (
     UPDATE messages m
        SET status = 'sent', version = m.version + 1, attempts_spent = m.attempts_spent + 1, submit_begun = true,
-           error = NULL,
+           error = NULL, sent_at = coalesce(m.sent_at, c.sent_at),
            sweep_at = CASE WHEN c.is_last THEN NULL ELSE c.outcome_at + $9::bigint END,
            final_at = CASE WHEN c.is_last THEN c.outcome_at END
       FROM closed c
      WHERE m.day = c.day AND m.id = c.id AND num_nulls(nullif(m.status, 'queued')) <> 0 AND m.next_slot = c.slot
 """
-ACCEPT_COUNTED: Final = _ACCEPT + "    RETURNING 1)\nSELECT count(*) FROM moved"
-ACCEPT_RETURNING: Final = _ACCEPT + f"    RETURNING {MESSAGE_COLUMNS})\nSELECT * FROM moved ORDER BY day, id"
+_COUNTED = f"), counted AS ({COUNT_SENT})"
+ACCEPT_COUNTED: Final = (
+    _ACCEPT + f"    RETURNING m.provider, m.status, m.sent_at, m.sweep_at{_COUNTED}\nSELECT count(*) FROM moved"
+)
+ACCEPT_RETURNING: Final = _ACCEPT + f"    RETURNING {MESSAGE_COLUMNS}{_COUNTED}\nSELECT * FROM moved ORDER BY day, id"
 
 CLOSE_ATTEMPTS: Final = """
 UPDATE attempts t
@@ -60,16 +64,19 @@ ON CONFLICT DO NOTHING
 """
 
 STORE_CHANGES: Final = f"""
+WITH moved AS (
 UPDATE messages m
    SET status = r.status, version = m.version + 1, next_slot = r.next_slot, attempts_spent = r.attempts_spent,
        submit_begun = r.submit_begun, possible_duplicate = r.possible_duplicate, error = r.error, expiry = r.expiry,
-       sweep_at = r.sweep_at, final_at = r.final_at
+       sweep_at = r.sweep_at, final_at = r.final_at, sent_at = coalesce(m.sent_at, r.sent_at)
   FROM unnest($1::date[], $2::uuid[], $3::text[], $4::smallint[], $5::smallint[], $6::boolean[], $7::boolean[],
-              $8::jsonb[], $9::jsonb[], $10::bigint[], $11::bigint[])
+              $8::jsonb[], $9::jsonb[], $10::bigint[], $11::bigint[], $12::bigint[])
        AS r (day, id, status, next_slot, attempts_spent, submit_begun, possible_duplicate, error, expiry, sweep_at,
-             final_at)
+             final_at, sent_at)
  WHERE m.day = r.day AND m.id = r.id
 RETURNING {MESSAGE_COLUMNS}
+), counted AS ({COUNT_SENT})
+SELECT * FROM moved
 """  # noqa: S608 - constant columns only
 
 ADOPT: Final = """

@@ -22,6 +22,7 @@ from gateway.ledger import outcome_statements as sql
 from gateway.ledger.callback_lines import add_events
 from gateway.ledger.folds import parts_told
 from gateway.ledger.message_rows import LOCK_MESSAGES
+from gateway.ledger.refusals import judge_repeats, signed
 from gateway.ledger.unnamed_submits import Unnamed, keep_unnamed, take_named
 from gateway.policy.rules.snapshot import Policy, TrafficClass
 from scheduler.core.records import Entry, pack_batch
@@ -86,7 +87,6 @@ class Closing:
             written=self.written_at is not None,
             refusal=self.refusal,
             delay_ms=self.delay_ms,
-            repeats_max=self.repeats_max,
             fault=self.fault,
         )
 
@@ -166,6 +166,7 @@ async def store_endings(conn: asyncpg.Connection[Any], closings: Sequence[Closin
     days, ids = [c.day for c in ordered], [c.id for c in ordered]
     rows = {row["id"]: row for row in await conn.fetch(LOCK_MESSAGES, days, ids)}
     in_time = [c for c in ordered if not c.late]
+    await judge_repeats(conn, ordered)
     closed = await _close_attempts(conn, in_time)
     await _keep_carrier_ids(conn, ordered)
     await keep_unnamed(conn, [one for c in in_time if (c.id, c.slot) in closed for one in c.unnamed()])
@@ -203,6 +204,7 @@ async def store_changes(
         [change.expiry for _, change in changes],
         [change.sweep_at for _, change in changes],
         [change.final_at for _, change in changes],
+        [change.sent_at for _, change in changes],
     )
     after = {row["id"]: row for row in written}
     return [after[row["id"]] for row, _ in changes]
@@ -250,7 +252,7 @@ async def _close_attempts(conn: asyncpg.Connection[Any], closings: Sequence[Clos
         [c.outcome for c in closings],
         [c.outcome_at for c in closings],
         [c.written_at for c in closings],
-        [_signed(c.command_status) for c in closings],
+        [signed(c.command_status) for c in closings],
         [c.parts for c in closings],
     )
     return {(row["id"], row["slot"]) for row in rows}
@@ -380,10 +382,3 @@ def _tells_sent(policy: Policy) -> bool:
         return True
     targets = [policy.tenant_defaults.callbacks, *(tenant.callbacks for tenant in policy.tenants.values())]
     return any(target is not None and {"all", "message.sent"} & set(target.events) for target in targets)
-
-
-def _signed(command_status: int | None) -> int | None:
-    """command_status as an SQL integer: the wire's 32 bits, two's complement."""
-    if command_status is None or command_status < 0x8000_0000:
-        return command_status
-    return command_status - 0x1_0000_0000

@@ -125,13 +125,26 @@ async def match_strays(
     strays = await _fitting(conn, strays, cutoff_ms)
     if not strays:
         return {}
-    awaited = await conn.fetch(
-        _OPEN_SLOTS, list({stray.provider for stray in strays}), list({_tail(stray) for stray in strays})
-    )
-    claims = [(row["provider"], row["recipient"], row["claimed_at"]) for row in awaited]
+    claims = await _awaited(conn, strays)
     strays = [stray for stray in strays if not any(could_own(stray, *claim) for claim in claims)]
     submits = await _submits_at(conn, strays)
     return match_by_address(await _without_known(conn, strays), submits, cutoff_ms)
+
+
+async def still_awaited(conn: asyncpg.Connection[Any], rows: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Of these receipts those that may be of a submit to their handset that is claimed and not answered yet."""
+    strays = [_stray(row) for row in rows if row["recipient"]]
+    claims = await _awaited(conn, strays)
+    return {stray.id for stray in strays if any(could_own(stray, *claim) for claim in claims)}
+
+
+async def _awaited(conn: asyncpg.Connection[Any], strays: Sequence[Stray]) -> list[tuple[str, str, int]]:
+    """(provider, recipient, claimed_at) of what is claimed and not answered yet at these handsets."""
+    if not strays:
+        return []
+    providers, tails = {stray.provider for stray in strays}, {_tail(stray) for stray in strays}
+    rows = await conn.fetch(_OPEN_SLOTS, list(providers), list(tails))
+    return [(row["provider"], row["recipient"], row["claimed_at"]) for row in rows]
 
 
 async def name_submits(
@@ -184,15 +197,20 @@ def _stray_of(row: Mapping[str, Any], now_at: int) -> Stray | None:
         return None
     if not row["recipient"] or not row["sender"] or (not row["carrier_id"] and row["state"] not in FINAL_WORDS):
         return None
+    return _stray(row)
+
+
+def _stray(row: Mapping[str, Any]) -> Stray:
     return Stray(
         id=row["id"],
         provider=row["provider"],
         carrier_id=row["carrier_id"],
-        recipient=row["recipient"],
-        sender=row["sender"],
+        recipient=row["recipient"] or "",
+        sender=row["sender"] or "",
         received_at=row["received_at"],
         submitted_at=row["submitted_at"],
         done_at=row["done_at"],
+        reference=row["own_reference"],
     )
 
 

@@ -32,9 +32,9 @@ async def test_every_order_of_arrival_ends_the_same(world: World) -> None:
     told = [("enroute", 1), ("undeliverable", 5), ("delivered", 9), ("delivered", 7)]
     ends = set()
     for n, order in enumerate(itertools.permutations(told)):
-        message = await world.sent(f"P{n}")
+        message, received_at = await world.sent(f"P{n}"), world.clock.now_at()
         for state, done_at in order:
-            await world.receipt(state, f"P{n}", done_at=done_at, received_at=1)
+            await world.receipt(state, f"P{n}", done_at=done_at, received_at=received_at)
             await merge(world)
         row = await world.row(message)
         ends.add((row["status"], row["delivery"]["state"], row["delivery"]["done_at"], row["delivery"]["conflict"]))

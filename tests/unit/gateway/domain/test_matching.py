@@ -9,12 +9,14 @@ from uuid import UUID
 import pytest
 
 from gateway.domain.matching import (
+    Asked,
     Candidate,
     Stray,
     Submit,
     choose,
     could_be_about,
     could_own,
+    is_doubtful,
     match_by_address,
     next_look_ms,
     other_base,
@@ -28,6 +30,10 @@ AT = 1_796_000_000_000
 
 def candidate(n: int, recipient: str = "+447700900123", sent_at: int = 0) -> Candidate:
     return Candidate(DAY, UUID(int=n), 0, 1, recipient, sent_at)
+
+
+def asked(recipient: str | None = "447700900123", received_at: int = 100, **values: Any) -> Asked:
+    return Asked(recipient, received_at, **values)
 
 
 @pytest.mark.parametrize(
@@ -47,25 +53,68 @@ def test_spellings_of_one_handset(one: str, other: str, same: bool) -> None:
 
 def test_where_an_id_is_used_again_the_recipient_decides() -> None:
     ours, others = candidate(1, sent_at=5), candidate(2, "+447700900999", sent_at=9)
-    assert choose([ours, others], "447700900123") == ours
+    assert choose([ours, others], asked()) == ours
 
 
 def test_the_newest_with_that_recipient_stands() -> None:
     old, new = candidate(1, sent_at=5), candidate(2, sent_at=9)
-    assert choose([new, old], "447700900123") == new
+    assert choose([new, old], asked()) == new
 
 
 def test_another_handset_is_never_taken() -> None:
-    assert choose([candidate(1)], "447700900555") is None
+    assert choose([candidate(1)], asked("447700900555")) is None
 
 
 @pytest.mark.parametrize("recipient", [None, "", "60070", "Carrier"])
 def test_a_receipt_that_names_no_handset_is_taken_by_its_id(recipient: str | None) -> None:
-    assert choose([candidate(1)], recipient) == candidate(1)
+    assert choose([candidate(1)], asked(recipient)) == candidate(1)
+
+
+def test_what_left_long_after_the_receipt_came_cannot_be_meant() -> None:
+    """A receipt that waited in the inbox must not be given to a later message that got the same id."""
+    minute_ms = 60_000
+    assert choose([candidate(1, sent_at=6 * minute_ms)], asked(received_at=0)) is None
+    assert choose([candidate(1, sent_at=4 * minute_ms)], asked(received_at=0)) == candidate(1, sent_at=4 * minute_ms)
+    old, new = candidate(1, sent_at=0), candidate(2, sent_at=2 * minute_ms)
+    assert choose([old, new], asked(received_at=minute_ms)) == old
+
+
+def test_the_carrier_s_own_time_tells_two_of_one_handset_apart() -> None:
+    """The same id for the same handset on the next day: a late receipt of yesterday's is yesterday's."""
+    old, new = candidate(1, sent_at=AT), candidate(2, sent_at=AT + 86_400_000)
+    late = asked(received_at=AT + 90_000_000, submitted_at=AT + 40_000)
+    assert choose([new, old], late) == old
+    assert choose([new, old], asked(received_at=AT + 90_000_000)) == new
+
+
+def test_a_carrier_in_another_zone_or_year_is_matched_all_the_same() -> None:
+    """R13: times that the carrier tells never reject."""
+    for wrong_at in (AT - 3 * 3_600_000, AT - 2 * 365 * 86_400_000, AT + 86_400_000):
+        assert choose([candidate(1, sent_at=AT)], asked(received_at=AT + 60_000, submitted_at=wrong_at)) is not None
+
+
+def test_our_own_reference_decides_among_equals() -> None:
+    one, two = candidate(0x1_0007, sent_at=5), candidate(0x1_0008, sent_at=9)
+    assert choose([one, two], asked(reference="7")) == one
+    assert choose([one, two], asked(reference=UUID(int=0x1_0007).hex)) == one
+    assert choose([one, two], asked(reference="4660")) == two, "a reseller's own number is only a hint"
+
+
+def test_an_id_may_have_been_used_again_where_nothing_speaks_for_the_old_message() -> None:
+    old = candidate(7, sent_at=AT)
+    assert is_doubtful(asked(received_at=AT + 3_600_001), old)
+    assert not is_doubtful(asked(received_at=AT + 3_600_000), old)
+    assert not is_doubtful(asked(received_at=AT + 86_400_000, submitted_at=AT), old)
+    assert not is_doubtful(asked(received_at=AT + 86_400_000, reference="7"), old)
+
+
+def test_looks_back_off_by_their_tries_in_a_crowd() -> None:
+    assert [next_look_ms(0, tries, crowded=True) for tries in (0, 1, 3, 5, 60)] == [200, 400, 1_600, 5_000, 5_000]
+    assert next_look_ms(0, 60) == 200
 
 
 def test_no_candidate() -> None:
-    assert choose([], "447700900123") is None
+    assert choose([], asked()) is None
 
 
 def test_back_off_of_unmatched_receipts() -> None:
@@ -178,3 +227,17 @@ def test_only_what_was_claimed_before_may_own_a_receipt() -> None:
 )
 def test_an_id_in_the_other_base(carrier_id: str, forms: tuple[str, ...]) -> None:
     assert other_base(carrier_id) == forms
+
+
+def test_the_whole_reference_names_the_submit_whatever_the_rest_says() -> None:
+    named = stray(reference=UUID(int=1).hex, recipient="", received_at=0)
+    assert could_be_about(named, submit(1), CUTOFF_MS)
+    assert not could_be_about(stray(reference=UUID(int=2).hex), submit(1), CUTOFF_MS)
+
+
+def test_a_short_reference_narrows_what_address_and_time_allow() -> None:
+    """Two doubts at one handset: the number that the carrier gave back tells them apart."""
+    submits = [submit(1), submit(2)]
+    assert match_by_address([stray()], submits, CUTOFF_MS) == {}
+    assert match_by_address([stray(reference="2")], submits, CUTOFF_MS) == {1: submits[1]}
+    assert match_by_address([stray(reference="9")], submits, CUTOFF_MS) == {}
