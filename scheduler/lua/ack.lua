@@ -18,7 +18,7 @@ local function refund(key, body, charged_at, session)
     if r and r.base_at <= charged_at then r.tat, r.dirty = r.tat - byte(ref, 21) * r.s.Te, true end
   end
   local function back(s)
-    if s and s.T > 0 and s.base_at <= charged_at then s.tat, s.dirty = s.tat - segments * s.Te, true end
+    if s and s.Te > 0 and s.base_at <= charged_at then s.tat, s.dirty = s.tat - segments * s.Te, true end
   end
   local s = buckets(f)
   for i = 1, #s do back(s[i]) end
@@ -29,11 +29,20 @@ if ARGV[3] == 'restore' then
   local charged_at, _, session, keys, bodies = undo_lease(id)
   for i = 1, #keys do refund(keys[i], bodies[i], charged_at, 'session:' .. session) end
 else
-  local charged_at, _, session = each_group(blob, function(key, _, count)
+  local claimed = 0
+  local charged_at, name, session = each_group(blob, function(key, _, count)
+    claimed = claimed + count
     local L = line(parse(key).line)
     L.leased, L.dirty = max(0, L.leased - count), true
   end)
-  for i = 4, #ARGV, 2 do refund(ARGV[i], ARGV[i + 1], charged_at, 'session:' .. session) end
+  for i = 4, #ARGV, 2 do
+    refund(ARGV[i], ARGV[i + 1], charged_at, 'session:' .. session)
+    claimed = claimed - #ARGV[i + 1] / REFERENCE
+  end
+  local p = provider(name)
+  if claimed > 0 and (p.owed_at <= p.ans_at or now - p.owed_at > TRIAL_MS) then -- from now on an answer is owed
+    p.owed_at, p.dirty = now, true
+  end
   call('DEL', P .. 'lease:' .. id)
   call('ZREM', P .. 'leases', id)
 end

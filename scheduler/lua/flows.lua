@@ -51,7 +51,7 @@ local function buckets(f)
   f.s = {}
   for i = 1, #f.names do
     local s = scopes[f.names[i]]
-    if s and f.names[i] ~= f.number and (s.T > 0 or s.pause > 0) then f.s[#f.s + 1] = s end
+    if s and f.names[i] ~= f.number and (s.Te > 0 or s.pause > 0) then f.s[#f.s + 1] = s end
   end
   return f.s
 end

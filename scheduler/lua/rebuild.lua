@@ -1,11 +1,11 @@
--- The epoch and its rebuild. ARGV: now, verb, arguments. The key `epoch` is "<state> <id> <started> <run_id>"; while it
+-- The epoch and its rebuild. ARGV: now, verb, arguments. The key `epoch` is "<state> <id> <started> <run_id> <layout>"; while it
 -- says loading, only opened classes are served; one rebuilder at a time holds `rebuilder`.
 local verb = ARGV[2]
 local function mine() return state == 'loading' and epoch_id == ARGV[3] end
 
 if verb == 'state' then -- run id: a server that restarted with old data is lost too
   if state == 'lost' then return 'lost' end
-  if string.match(epoch, '(%S+)$') ~= ARGV[3] then
+  if string.match(epoch, '(%S+) %S+$') ~= ARGV[3] then
     call('DEL', P .. 'epoch')
     return 'lost'
   end
@@ -13,8 +13,14 @@ if verb == 'state' then -- run id: a server that restarted with old data is lost
   return state
 elseif verb == 'begin' then -- token, run id
   if not call('SET', P .. 'rebuilder', ARGV[3], 'NX', 'PX', 15000) then return 0 end
-  call('SET', P .. 'epoch', 'loading ' .. ARGV[3] .. ' ' .. string.format('%.3f', now) .. ' ' .. ARGV[4])
+  local foreign = not epoch or string.match(epoch, '(%S+)$') ~= LAYOUT
+  call('SET', P .. 'epoch',
+    'loading ' .. ARGV[3] .. ' ' .. string.format('%.3f', now) .. ' ' .. ARGV[4] .. ' ' .. LAYOUT)
   call('DEL', P .. 'open', P .. 'leases')
+  if foreign then -- records of another layout, or of nobody knows when: nothing of them can be read
+    call('DEL', P .. 's', P .. 'H', P .. 'tuning')
+    return 2
+  end
   started = now
   local known = call('HKEYS', P .. 's')
   for i = 1, #known do -- limits and pauses stand; what was counted goes, and every bucket reads as empty

@@ -20,14 +20,22 @@ local CHUNK = 1000           -- arguments per variadic call: Lua's stack holds a
 -- them on: later ones must not keep it alive, or a door that once lost many refuses for as long as clients ask again.
 local PENDING_MS = 5000
 local DRAIN_MS = 2000        -- time constant of the measured drain
+local TRIAL_MS = 30000       -- a silent carrier is tried again after this
 local REFERENCE = 42         -- octets: id 16, slot 4, segments 1, flags 1, deadline 6, queued 6, number 8
 
--- Epoch: "<state> <id> <started> <run_id>"; a missing key is a lost index (FLUSHALL, restart, first start).
+-- Epoch: "<state> <id> <started> <run_id> <layout>"; a missing key is a lost index (FLUSHALL, restart, first start), and
+-- so is one whose records were written by another version of these scripts.
+local LAYOUT = 'v2'
 local epoch = call('GET', P .. 'epoch')
 local state, epoch_id, started = 'lost', '', now
 if epoch then
-  state, epoch_id, started = string.match(epoch, '^(%S+) (%S+) (%S+)')
-  started = tonumber(started)
+  local layout
+  state, epoch_id, started, layout = string.match(epoch, '^(%S+) (%S+) (%S+) %S+ (%S+)$')
+  if layout == LAYOUT then
+    started = tonumber(started)
+  else
+    state, epoch_id, started = 'lost', '', now
+  end
 end
 local function is_open(class)
   return state == 'ready' or (state == 'loading' and call('SISMEMBER', P .. 'open', class) == 1)
@@ -72,52 +80,60 @@ local function line(name)
   return lines[name] or read_line(name, call('GET', P .. 'L:' .. name))
 end
 
--- Providers: RV start tag of the class served last, ups sessions up, ever (one was up once), down_at since when none
--- is, seen_at last lease of any session, pass_at last leased message, r rate of answers (segments/s), r_at, r_acc.
-local PROVIDER = '<ddddddddd'
+-- Providers: RV start tag of the class served last, down_at since when no session is up (0: some are), seen_at last lease
+-- of any session, pass_at last leased message, r rate of answers (segments/s), r_at, r_acc, owed_at the first claim since
+-- the last answer (0: none), rtt mean round trip (ms), stock claimed segments that are not written yet, eta when a
+-- session hopes to be back, ans_at the last answer.
+local PROVIDER = '<dddddddddddd'
 local providers = {}
-local FRESH_PROVIDER = pack(PROVIDER, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+local FRESH_PROVIDER = pack(PROVIDER, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 local function provider(name)
   local p = providers[name]
   if not p then
-    local RV, ups, ever, down_at, seen_at, pass_at, r, r_at, r_acc =
+    local RV, down_at, seen_at, pass_at, r, r_at, r_acc, owed_at, rtt, stock, eta, ans_at =
       unpack_record(PROVIDER, call('GET', P .. 'P:' .. name) or FRESH_PROVIDER)
-    p = { name = name, dirty = false, RV = RV, ups = ups, ever = ever, down_at = down_at, seen_at = seen_at,
-      pass_at = pass_at, r = r, r_at = r_at, r_acc = r_acc }
+    p = { name = name, dirty = false, RV = RV, down_at = down_at, seen_at = seen_at, pass_at = pass_at, r = r,
+      r_at = r_at, r_acc = r_acc, owed_at = owed_at, rtt = rtt, stock = stock, eta = eta, ans_at = ans_at }
     providers[name] = p
   end
   return p
 end
 
--- Scopes that have a limit or a pause: tat, T interval (ms per segment, 0 no limit), Te the interval in force, burst,
--- base_at last time found full at a charge, wait_at since when it holds something back, pause until (0 none), health
--- h at h_at that doubles every hg ms (0: grows by 0.05/s), rk segments reserved until ru for the flow `owner`,
--- pend_at; then per class B segments that wait, F active flows, N segments admitted but not yet queued.
-local SCOPE_SIZE = 105       -- octets before the classes: their count and 13 doubles
+-- Scopes that have a limit, a pause or a fault: tat, T interval (ms per segment, 0 no limit), Te the interval in force
+-- (0: none), burst, base_at last time found full at a charge, wait_at since when it holds something back, pause until
+-- (0 none), health h at h_at that doubles every hg ms (0: grows by 0.05/s), rk segments reserved until ru for the flow
+-- `owner`, pend_at, base the measured interval that stands for T where a session without a limit is slowed, probe the
+-- next instant at which a broken provider or session lets one message through (0: its breaker is closed), since the
+-- pause or the fault began, open_at when it last ended; then per class B segments that wait, F active flows, N segments
+-- admitted but not yet queued.
+local SCOPE_HEAD = '<Bddddddddddddddddd'
+local SCOPE_SIZE = 137       -- octets before the classes: their count and 17 doubles
 local scopes, scope_formats, class_formats = {}, {}, {}
 local function formats(count)
   local whole = scope_formats[count]
   if not whole then
-    whole = '<Bddddddddddddd' .. string.rep('d', 3 * count)
+    whole = SCOPE_HEAD .. string.rep('d', 3 * count)
     scope_formats[count], class_formats[count] = whole, '<' .. string.rep('d', 3 * count)
   end
   return whole, class_formats[count]
 end
 local function effective(s)
-  if s.h <= 0 or s.T <= 0 then return s.T end
+  local T = s.T > 0 and s.T or s.base
+  if s.h <= 0 or T <= 0 then return s.T end
   local h
   if s.hg > 0 then h = s.h * 2 ^ ((now - s.h_at) / s.hg) else h = s.h + 0.05 * (now - s.h_at) / 1000 end
   if h >= 1 then
-    s.h = 0
+    s.h, s.base = 0, 0
     return s.T
   end
-  return s.T / h
+  return T / h
 end
 -- Debt is counted in segments: under another interval the same fill has another tat (invariant I19).
 local function settle(s)
   if s.pause > 0 and s.pause <= now then
     s.tat = max(s.tat, s.pause + s.burst * s.Te) -- empty after a pause: no burst was saved up
-    s.pause, s.dirty = 0, true
+    if s.wait_at > 0 then s.wait_at = s.pause end
+    s.open_at, s.pause, s.dirty = s.pause, 0, true
   end
   local Te = effective(s)
   if Te ~= s.Te then
@@ -127,11 +143,11 @@ local function settle(s)
 end
 local function new_scope(name)
   return { name = name, dirty = false, tat = 0, T = 0, Te = 0, burst = 1, base_at = 0, wait_at = 0, pause = 0, h = 0,
-    h_at = 0, hg = 0, rk = 0, ru = 0, pend_at = 0, c = {}, owner = '' }
+    h_at = 0, hg = 0, rk = 0, ru = 0, pend_at = 0, base = 0, probe = 0, since = 0, open_at = 0, c = {}, owner = '' }
 end
 local function read_scope(name, raw)
-  local count, tat, T, Te, burst, base_at, wait_at, pause, h, h_at, hg, rk, ru, pend_at =
-    unpack_record('<Bddddddddddddd', raw)
+  local count, tat, T, Te, burst, base_at, wait_at, pause, h, h_at, hg, rk, ru, pend_at, base, probe, since, open_at =
+    unpack_record(SCOPE_HEAD, raw)
   local size, c, owner = SCOPE_SIZE + 24 * count, {}, ''
   if count > 0 then
     local _, format = formats(count)
@@ -146,15 +162,15 @@ local function read_scope(name, raw)
     if ru < now then rk = 0 else owner = sub(raw, size + 1) end
   end
   local s = { name = name, dirty = false, tat = tat, T = T, Te = Te, burst = burst, base_at = base_at,
-    wait_at = wait_at, pause = pause, h = h, h_at = h_at, hg = hg, rk = rk, ru = ru, pend_at = pend_at, c = c,
-    owner = owner }
+    wait_at = wait_at, pause = pause, h = h, h_at = h_at, hg = hg, rk = rk, ru = ru, pend_at = pend_at, base = base,
+    probe = probe, since = since, open_at = open_at, c = c, owner = owner }
   if pause > 0 or h > 0 then settle(s) end
   return s
 end
 local function pack_scope(s)
   local count = floor(#s.c / 3)
   local packed = pack((formats(count)), count, s.tat, s.T, s.Te, s.burst, s.base_at, s.wait_at, s.pause, s.h, s.h_at,
-    s.hg, s.rk, s.ru, s.pend_at, unpack(s.c))
+    s.hg, s.rk, s.ru, s.pend_at, s.base, s.probe, s.since, s.open_at, unpack(s.c))
   return s.rk > 0 and packed .. s.owner or packed
 end
 -- Loads the scopes of a list that are not known yet; unlimited ones become false. A tenant that the policy does not
@@ -237,7 +253,8 @@ local function save()
   for name, p in pairs(providers) do
     if p.dirty then
       call('SET', P .. 'P:' .. name,
-        pack(PROVIDER, p.RV, p.ups, p.ever, p.down_at, p.seen_at, p.pass_at, p.r, p.r_at, p.r_acc))
+        pack(PROVIDER, p.RV, p.down_at, p.seen_at, p.pass_at, p.r, p.r_at, p.r_acc, p.owed_at, p.rtt, p.stock, p.eta,
+          p.ans_at))
     end
   end
   local args = {}

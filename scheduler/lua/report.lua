@@ -1,5 +1,6 @@
 -- One look at the index. ARGV: now, verb. 'counts': per line name, queued and leased. 'report': JSON of lines (depth,
--- leased, ages of heads, drain), tenants' queues and scopes; samples at most SAMPLE flows a line.
+-- leased, ages of heads, drain), tenants' queues, scopes, health of providers (session '') and sessions, and per class
+-- how long the flow whose turn it is was not served; samples at most SAMPLE flows a line.
 local SAMPLE = 200
 local verb = ARGV[2]
 if state == 'lost' then return { '!lost' } end
@@ -13,7 +14,27 @@ if verb == 'counts' then
   return reply
 end
 
-local report = { lines = {}, tenants = {}, scopes = {} }
+local report = { lines = {}, tenants = {}, scopes = {}, links = {}, unserved = {} }
+local carriers = {}
+for _, name in ipairs(call('HKEYS', P .. 'breakers')) do carriers[name] = true end
+for i = 1, #names do carriers[string.match(names[i], '^[^|]+')] = true end
+local function spoken(s, up, down_at) -- state, share of its own rate, since when, ms to the next probe
+  if s and s.pause > now then return 'paused', 1, now - s.since, 0 end
+  if s and s.probe > 0 then
+    return s.probe > now and 'open' or 'half_open', 1, now - s.since, max(0, s.probe - now)
+  end
+  if not up then return 'down', 1, down_at > 0 and now - down_at or 0, 0 end
+  local whole = s and (s.T > 0 and s.T or s.base) or 0
+  return 'up', (whole > 0 and s.Te > 0) and min(1, whole / s.Te) or 1, 0, 0
+end
+for name in pairs(carriers) do
+  local p, sessions = provider(name), fleet(name)
+  load_scopes({ 'provider:' .. name })
+  report.links[#report.links + 1] = { name, '', spoken(scopes['provider:' .. name], sessions.up > 0, p.down_at) }
+  for i = 1, #sessions do
+    report.links[#report.links + 1] = { name, sessions[i].name, spoken(sessions[i].s, sessions[i].up, p.down_at) }
+  end
+end
 local function head_age(key)
   local head = call('LINDEX', P .. 'q:' .. key, 0)
   return head and now - unpack_record('>I2', head, 29) * 4294967296 - unpack_record('>I4', head, 31)
@@ -32,6 +53,21 @@ for i = 1, #names do
   local function quantile(q) return floor(max(0, ages[max(1, ceil(q * #ages))] or 0)) end
   report.lines[i] = { names[i], L.n, L.leased, quantile(1), quantile(0.5), quantile(0.95),
     call('ZCARD', P .. 'act:' .. names[i]), L.mu, L.busy_at > 0 and floor(now - max(L.pass_at, L.busy_at)) or 0 }
+  -- Starvation: the flow with the smallest tag is the next one; while it stays the same flow with the same tag it was
+  -- not served. Seen from look to look, so exact to the time between two reports.
+  local first, watch = call('ZRANGE', P .. 'act:' .. names[i], 0, 0, 'WITHSCORES'), P .. 'first:' .. names[i]
+  if #first == 2 and L.busy_at > 0 then
+    local standing, since = first[2] .. ' ' .. first[1], max(L.busy_at, 0)
+    local seen = call('GET', watch)
+    local seen_at = seen and string.match(seen, '^(%S+) ')
+    if seen and sub(seen, #seen_at + 2) == standing then
+      since = max(since, tonumber(seen_at))
+    else
+      since = max(since, L.pass_at)
+    end
+    call('SET', watch, string.format('%.3f', since) .. ' ' .. standing, 'PX', 600000)
+    report.unserved[#report.unserved + 1] = { string.match(names[i], '[^|]+$'), floor(now - since) }
+  end
   local cursor, pages = '0', 0
   repeat
     local page = call('HSCAN', P .. 'T:' .. names[i], cursor, 'COUNT', 500)
@@ -56,7 +92,8 @@ repeat
     end
     if waiting > 0 or s.pause > now then
       report.scopes[#report.scopes + 1] = { s.name, waiting, s.Te > 0 and tokens(s) or 0,
-        s.wait_at > 0 and floor(now - s.wait_at) or 0, s.pause > now, by_class }
+        s.wait_at > 0 and floor(now - s.wait_at) or 0, s.pause > now, by_class,
+        s.pause > now and floor(now - s.since) or 0 }
     end
   end
 until cursor == '0' or pages >= 40

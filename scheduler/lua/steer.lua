@@ -2,28 +2,16 @@
 local verb = ARGV[2]
 if state == 'lost' then return { '!lost' } end
 
-local function scope_named(name)
-  load_scopes({ name })
-  local s = scopes[name]
-  if not s then
-    s = new_scope(name)
-    scopes[name] = s
-  end
-  s.dirty = true
-  return s
-end
-
 if verb == 'pause' then -- scope, until ('' = until resumed)
-  scope_named(ARGV[3]).pause = tonumber(ARGV[4]) or FOREVER
+  local s = scope_named(ARGV[3])
+  if s.pause <= now then s.since = now end
+  s.pause, s.dirty = tonumber(ARGV[4]) or FOREVER, true
 elseif verb == 'resume' then -- scope
   local s = scope_named(ARGV[3])
   if s.pause > 0 then
-    s.pause = 0
-    s.tat = max(s.tat, now + s.burst * s.Te) -- empty: what a pause saved up must not leave at once
-    if s.T <= 0 then -- a record only for the pause
-      scopes[s.name] = nil
-      call('HDEL', P .. 's', s.name)
-    end
+    s.pause, s.open_at = 0, now
+    if s.wait_at > 0 then s.wait_at = now end -- what the pause held is not held by the limit
+    emptied(s) -- what a pause saved up must not leave at once
   end
 elseif verb == 'unpark' then -- provider: up to CHUNK parked flows are looked at again; returns how many there were
   local park = P .. 'park:' .. ARGV[3]
@@ -47,24 +35,30 @@ elseif verb == 'register' or verb == 'up' or verb == 'down' or verb == 'forget' 
   else
     call('HSET', key, session, up and '1' or '0')
   end
-  if up and not was then p.ups = p.ups + 1 end
-  if was and not up then p.ups = max(0, p.ups - 1) end
-  if up then p.ever, p.seen_at = 1, now end
-  if was and not up and p.ups == 0 then p.down_at = now end
-  p.dirty = true
-  local start = tonumber(ARGV[5] or '')
-  if verb == 'up' and start and start < 1 then
-    local s = scope_named('session:' .. session)
-    s.h, s.h_at, s.hg = start, now, tonumber(ARGV[6])
-    settle(s)
+  local others = fleet(ARGV[3]).up - ((up and 1) or 0)
+  if up then p.seen_at = now end
+  if was and not up and others == 0 then p.down_at = now end
+  if verb == 'down' then p.eta = tonumber(ARGV[5]) or 0 end
+  if verb == 'up' and not was then
+    local health = call('HGET', P .. 'H', 'session:' .. session)
+    local rate = health and select(2, unpack_record('<dd', health)) or 0
+    ramped(scope_named('session:' .. session), tonumber(ARGV[5]) or 1, tonumber(ARGV[6]) or 5000, rate)
+    if others == 0 and p.down_at > 0 then -- the whole provider was away: no burst was saved up
+      local s = scope_named('provider:' .. ARGV[3])
+      s.open_at = now
+      if s.wait_at > 0 then s.wait_at = now end
+      emptied(s)
+    end
+    p.down_at, p.owed_at, p.ans_at = 0, 0, now
   end
+  p.dirty = true
   if up and not was then wake(ARGV[3]) end
-elseif verb == 'slow' then -- session, factor, round trip ms: multiplicative decrease, at most once per round trip
-  local s = scope_named('session:' .. ARGV[3])
-  if s.hg > 0 or now - s.h_at >= tonumber(ARGV[5]) then
-    local h = s.h > 0 and s.T > 0 and s.T / s.Te or 1
-    s.h, s.h_at, s.hg = max(0.05, min(1, h) * tonumber(ARGV[4])), now, 0
-    settle(s)
+elseif verb == 'slow' then -- session, factor, round trip ms: the carrier throttles
+  slowed(scope_named('session:' .. ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), 0)
+elseif verb == 'due' then -- complete (0/1), then pairs flow key, packed buckets of what waits in the due table
+  if ARGV[3] == '1' then call('DEL', P .. 'due') end
+  for i = 4, #ARGV, 2 do
+    if ARGV[i + 1] == '' then call('HDEL', P .. 'due', ARGV[i]) else call('HSET', P .. 'due', ARGV[i], ARGV[i + 1]) end
   end
 elseif verb == 'answered' then -- provider, then pairs class, segments: submit_sm_resp since the last report
   local p, total = provider(ARGV[3]), 0
@@ -82,7 +76,7 @@ elseif verb == 'answered' then -- provider, then pairs class, segments: submit_s
       end
     end
   end
-  p.r_acc, p.dirty = p.r_acc + total, true
+  p.r_acc, p.ans_at, p.dirty = p.r_acc + total, now, true
   if p.r_at == 0 then p.r_at = now end
   if now - p.r_at >= 500 then
     local span = now - p.r_at

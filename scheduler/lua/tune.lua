@@ -1,4 +1,5 @@
--- Takes a policy version. ARGV: now, JSON {version, retry_share, default_weight, classes, weights, limits}, forced (0/1).
+-- Takes a policy version. ARGV: now, JSON {version, retry_share, default_weight, classes, weights, limits,
+-- providers}, forced (0/1).
 -- Returns 1, or 0 where this version or a newer one is in force and nothing is forced. Token fill is kept: what was
 -- spent stays spent under the new rate.
 local wanted = cjson.decode(ARGV[2])
@@ -31,14 +32,14 @@ local function limit(name, rate, burst)
     s = new_scope(name)
     s.tat = started + burst * T -- unknown reads as empty at the start of the epoch
     scopes[name] = s
-  elseif s.T <= 0 then
+  elseif s.Te <= 0 then
     s.tat = max(s.tat, started + burst * T)
   else -- tokens left = burst - debt; they are kept, but never above the new burst
     local left = min(burst, s.burst - max(0, s.tat - now) / s.Te)
-    s.T = T
+    s.T, s.base = T, 0
     s.tat = now + (burst - left) * effective(s)
   end
-  s.T, s.burst, s.dirty = T, burst, true
+  s.T, s.burst, s.base, s.dirty = T, burst, 0, true
   s.Te = effective(s)
 end
 local names, limited = {}, {}
@@ -56,13 +57,19 @@ for i = 1, #known do
     local s = scopes[known[i]]
     if kind == 'tenant' and default then
       limit(known[i], default[2], default[3]) -- a tenant that the policy does not name
-    elseif s and s.pause <= now then
+    elseif s and s.pause <= now and s.probe <= 0 and s.h <= 0 then
       scopes[known[i]] = nil
       call('HDEL', P .. 's', known[i])
     elseif s then
-      s.T, s.Te, s.dirty = 0, 0, true
+      s.T, s.dirty = 0, true
+      s.Te = effective(s)
     end
   end
+end
+call('DEL', P .. 'breakers')
+for i = 1, #wanted.providers do
+  local b = wanted.providers[i]
+  call('HSET', P .. 'breakers', b[1], pack('<dddddd', b[2], b[3], b[4], b[5], b[6], b[7]))
 end
 local packed = { pack(TUNING, wanted.version, wanted.retry_share, wanted.default_weight) }
 for _, c in ipairs(classes) do packed[#packed + 1] = pack(CLASS, c.name, c.weight, c.quantum, c.budget) end

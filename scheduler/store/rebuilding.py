@@ -15,6 +15,7 @@ from scheduler.store.wire import entries_out
 
 LOAD_MAX = 2_000
 # What a rebuild empties; sessions, batch markers, tombstones, limits and number buckets outlive it.
+_RECORDS = ("P:",)  # and these, where another version of the scripts wrote them
 _EMPTIED = ("q:", "act:", "park:", "held:", "lease:", "T:", "L:", "w:", "lines")
 
 
@@ -34,10 +35,11 @@ class Rebuilding:
         """Sets the epoch to loading, then empties the index; None while another rebuilder is at it."""
         token = secrets.token_hex(8)
         run_id = await self._runner.run_id()
-        if not await self._runner.run("rebuild", self._now(), "begin", token, run_id):
+        begun = await self._runner.run("rebuild", self._now(), "begin", token, run_id)
+        if not begun:
             return None
         try:
-            for part in _EMPTIED:
+            for part in _EMPTIED if begun == 1 else (*_EMPTIED, *_RECORDS):
                 await self._empty(part)
         except (RedisError, OSError, TimeoutError) as fault:
             raise IndexUnavailable("down") from fault

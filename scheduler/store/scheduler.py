@@ -6,25 +6,38 @@ import asyncio
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from redis.asyncio import ConnectionPool, Redis
 from redis.exceptions import RedisError
 
-from scheduler.core.asks import Ask, IndexReport, LeaseAsk, Leased, Verdict
-from scheduler.core.names import escape, unescape
-from scheduler.core.records import Entry, Reference
+from scheduler.core.asks import (
+    Ask,
+    Blocker,
+    ExplainAsk,
+    Explanation,
+    Health,
+    IndexReport,
+    LeaseAsk,
+    Leased,
+    Outcomes,
+    Verdict,
+)
+from scheduler.core.blockers import blockers
+from scheduler.core.names import escape, scope_pair, unescape
+from scheduler.core.records import Entry, Reference, retry_key
 from scheduler.core.tuning import Tuning
 from scheduler.store.rebuilding import Rebuilding
 from scheduler.store.scripts import IndexUnavailable, ScriptRunner
 from scheduler.store.wire import (
     asks_out,
+    due_out,
     entries_out,
     items_in,
     line_in,
-    lines_in,
     references_in,
-    scopes_in,
+    report_in,
     tuning_out,
     verdicts_in,
 )
@@ -123,6 +136,7 @@ class Scheduler:
             SEGMENTS_MAX if ask.want_segments is None else ask.want_segments,
             ask.lease_ms,
             lease_id,
+            *(escape(name) for name in ask.without),
         )
         blob, expired, wait_ms, cause = cast(tuple[bytes, bytes, int, bytes], reply)
         items = items_in(blob)
@@ -188,16 +202,47 @@ class Scheduler:
         args = escape(provider), escape(session), ramp_start, ramp_double_every_ms
         await self._steer("up", *args)
 
-    async def session_down(self, provider: str, session: str) -> None:
-        """The session is no longer bound; a provider without any counts as paused after 2 s."""
-        await self._steer("down", escape(provider), escape(session))
+    async def session_down(self, provider: str, session: str, back_at: int | None = None) -> None:
+        """The session is no longer bound; `back_at` (UTC ms) is when the next try to bind begins, if known.
+
+        A provider without any session counts as away after 2 s.
+        """
+        await self._steer("down", escape(provider), escape(session), "" if back_at is None else back_at)
+
+    async def report_outcomes(self, provider: str, session: str, outcomes: Outcomes) -> Health:
+        """What a session's carrier answered since the last report; see Outcomes. Decides about pace and breakers."""
+        one = outcomes
+        reply = await self._runner.run(
+            "health",
+            self._now(),
+            escape(provider),
+            escape(session),
+            one.good,
+            one.errors,
+            one.throttled,
+            one.round_trip_ms,
+            one.rate_per_s,
+            one.waiting,
+            one.unanswered_ms,
+            *one.queue_full_destinations,
+        )
+        share, breaker, probe_at, rate = (int(number) for number in cast(list[int], reply))
+        return Health(
+            rate_share=share / 1_000_000,
+            breaker=("closed", "open", "half_open")[breaker],
+            open_until=probe_at if breaker else None,
+            rate_per_s=rate / 1_000 if rate else None,
+        )
 
     async def slow(self, session: str, factor: float = 0.7, round_trip_ms: float = 200) -> None:
         """The carrier throttles: the session's rate shrinks, at most once a round trip, and grows by 5 % a second."""
         await self._steer("slow", escape(session), factor, round_trip_ms)
 
     async def pause(self, scope: str, until: int | None = None) -> None:
-        """Holds everything that needs a scope (`kind:name`), until an instant or until resumed."""
+        """Holds everything that needs a scope (`kind:name`), until an instant or until resumed.
+
+        Works for a scope that no policy limits too: application and route stand in every flow's key.
+        """
         await self._steer("pause", escape(scope), "" if until is None else until)
 
     async def resume(self, scope: str) -> None:
@@ -217,6 +262,16 @@ class Scheduler:
         """`report_answers` for one class."""
         await self.report_answers(provider, {class_name: segments})
 
+    async def due_work(self, works: Mapping[str, Sequence[tuple[int, int, int]]], complete: bool) -> None:
+        """What waits in the ledger's due table per flow key, as buckets (due at UTC ms, messages, segments).
+
+        `complete`: the mapping is all there is, and flows that it does not name have none. An empty sequence forgets
+        a flow's work. Estimates count what falls due before a message's own turn.
+        """
+        args = due_out(works)
+        for at in range(0, max(1, len(args)), 1_000):
+            await self._steer("due", "1" if complete and at == 0 else "0", *args[at : at + 1_000])
+
     async def counts(self) -> dict[tuple[str, str], int]:
         """Queued and leased messages per (provider, class)."""
         reply = await self._runner.run("report", self._now(), "counts")
@@ -224,12 +279,28 @@ class Scheduler:
 
     async def report(self) -> IndexReport:
         """Lines, the 20 largest tenants and the scopes that something waits for."""
-        found = json.loads(await self._runner.run("report", self._now(), "report"))
-        tenants: dict[str, int] = {}
-        for name, depth in found["tenants"] or ():
-            tenants[unescape(name)] = tenants.get(unescape(name), 0) + int(depth)
-        largest = sorted(tenants.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
-        return IndexReport(lines_in(found["lines"] or ()), dict(largest), scopes_in(found["scopes"] or ()))
+        return report_in(json.loads(await self._runner.run("report", self._now(), "report")))
+
+    async def blockers(self) -> list[Blocker]:
+        """What holds work now, by class, the largest first."""
+        return blockers(await self.report())
+
+    async def capacity(self, asks: Sequence[Ask]) -> list[Verdict]:
+        """The verdicts that these asks would get now; leaves no trace."""
+        return await self.admit([replace(ask, probe=True) for ask in asks])
+
+    async def explain(self, ask: ExplainAsk) -> Explanation:
+        """Why one queued reference waits, its place and its predicted start; a few looks, whatever waits."""
+        key = retry_key(ask.flow) if ask.retry else ask.flow.key
+        reply = await self._run_tuned("explain", key, ask.reference.pack())
+        scope, missing, position, start_ms = cast(tuple[bytes, bytes, int, int], reply)
+        kind, name = scope_pair(unescape(scope.decode()))
+        return Explanation(
+            scope=(kind, name),
+            tokens_missing=float(missing) if missing else None,
+            position=position or None,
+            predicted_start=None if start_ms < 0 else await self.now_at() + start_ms,
+        )
 
     # Epoch
 

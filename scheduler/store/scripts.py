@@ -19,14 +19,16 @@ from redis.exceptions import NoScriptError, RedisError
 
 LUA = Path(__file__).resolve().parent.parent / "lua"
 PARTS = {
-    "admit": ("records", "flows", "numbers", "admit"),
+    "admit": ("records", "flows", "numbers", "faults", "estimate", "admit"),
     "enqueue": ("records", "flows", "enqueue"),
-    "lease": ("records", "flows", "leases", "numbers", "lease"),
+    "lease": ("records", "flows", "leases", "numbers", "faults", "lease"),
     "ack": ("records", "flows", "leases", "numbers", "ack"),
     "tune": ("records", "tune"),
-    "steer": ("records", "flows", "steer"),
+    "steer": ("records", "flows", "faults", "steer"),
+    "health": ("records", "flows", "faults", "health"),
+    "explain": ("records", "flows", "numbers", "faults", "estimate", "explain"),
     "rebuild": ("records", "flows", "rebuild"),
-    "report": ("records", "flows", "report"),
+    "report": ("records", "flows", "faults", "report"),
 }
 
 

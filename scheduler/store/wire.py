@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from scheduler.core.asks import Ask, LeasedItem, LineReport, ScopeReport, Verdict
+from scheduler.core.asks import Ask, IndexReport, LeasedItem, LineReport, LinkReport, ScopeReport, Verdict
+from scheduler.core.due import coarsened
 from scheduler.core.names import escape, scope_pair, unescape
 from scheduler.core.records import REFERENCE_SIZE, Entry, Reference
 from scheduler.core.tuning import Tuning
 
 _HEAD = struct.Struct(">dHH")
 _GROUP = struct.Struct(">HHd")
+_DUE = struct.Struct(">dII")
 
 
 def entries_out(entries: Sequence[Entry]) -> list[Any]:
@@ -37,6 +39,7 @@ def asks_out(asks: Iterable[Ask]) -> list[Any]:
             ask.segments,
             ask.budget_ms,
             ask.door_limit_ms,
+            ask.defer_until,
             ask.place,
             ask.number,
             len(keys),
@@ -52,7 +55,7 @@ def verdicts_in(asks: Sequence[Ask], reply: Sequence[Any]) -> list[Verdict]:
     """
     verdicts = []
     for at, ask in enumerate(asks):
-        accepted, candidate, wait_ms, age_ms, scope, cause, retry_after_s = reply[7 * at : 7 * at + 7]
+        accepted, candidate, wait_ms, age_ms, scope, cause, retry_after_s, not_before = reply[8 * at : 8 * at + 8]
         verdicts.append(
             Verdict(
                 accepted=accepted == 1,
@@ -62,6 +65,7 @@ def verdicts_in(asks: Sequence[Ask], reply: Sequence[Any]) -> list[Verdict]:
                 scope=scope_pair(unescape(scope.decode())) if scope else None,
                 cause=cause.decode() or None,
                 retry_after_s=retry_after_s,
+                not_before=not_before or None,
             )
         )
     return verdicts
@@ -104,6 +108,10 @@ def tuning_out(tuning: Tuning) -> str:
                 for name, c in tuning.classes.items()
             ],
             "weights": [x for name, weight in tuning.tenant_weights.items() for x in (escape(name), weight)],
+            "providers": [
+                [escape(name), p.errors, p.of, p.within_ms, p.probe_after_ms, p.ramp_start, p.ramp_double_every_ms]
+                for name, p in tuning.providers.items()
+            ],
             "limits": [[escape(scope), rate, burst] for scope, (rate, burst) in tuning.limits.items()],
         }
     )
@@ -113,6 +121,14 @@ def line_in(name: str) -> tuple[str, str]:
     """A line's name as (provider, class)."""
     provider, class_name = name.split("|", 1)
     return unescape(provider), unescape(class_name)
+
+
+def due_out(works: Mapping[str, Sequence[tuple[int, int, int]]]) -> list[Any]:
+    """Work in the due table as pairs of flow key and packed buckets, in order of time and of bounded number."""
+    args: list[Any] = []
+    for key, buckets in works.items():
+        args += (key, b"".join(_DUE.pack(*one) for one in coarsened(buckets)))
+    return args
 
 
 def lines_in(rows: Sequence[Any]) -> dict[tuple[str, str], LineReport]:
@@ -126,11 +142,42 @@ def lines_in(rows: Sequence[Any]) -> dict[tuple[str, str], LineReport]:
     return found
 
 
+def report_in(found: Mapping[str, Any]) -> IndexReport:
+    """A report; empty tables of the script are empty lists or objects alike."""
+    tenants: dict[str, int] = {}
+    for name, depth in found["tenants"] or ():
+        tenants[unescape(name)] = tenants.get(unescape(name), 0) + int(depth)
+    largest = sorted(tenants.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
+    providers, sessions = {}, {}
+    for provider, session, state, share, since_ms, probe_in_ms in found["links"] or ():
+        link = LinkReport(unescape(provider), state, float(share), int(since_ms), int(probe_in_ms))
+        if session:
+            sessions[unescape(session)] = link
+        else:
+            providers[link.provider] = link
+    unserved: dict[str, int] = {}
+    for name, waited_ms in found["unserved"] or ():
+        unserved[unescape(name)] = max(unserved.get(unescape(name), 0), int(waited_ms))
+    return IndexReport(
+        lines=lines_in(found["lines"] or ()),
+        tenants=dict(largest),
+        scopes=scopes_in(found["scopes"] or ()),
+        sessions=sessions,
+        providers=providers,
+        unserved=unserved,
+    )
+
+
 def scopes_in(rows: Sequence[Any]) -> dict[tuple[str, str], ScopeReport]:
     """The scopes of a report."""
     return {
         scope_pair(unescape(name)): ScopeReport(
-            int(waiting), float(left), int(held_ms), bool(paused), {unescape(c): int(n) for c, n in by_class or ()}
+            int(waiting),
+            float(left),
+            int(held_ms),
+            bool(paused),
+            {unescape(c): int(n) for c, n in by_class or ()},
+            int(paused_ms),
         )
-        for name, waiting, left, held_ms, paused, by_class in rows
+        for name, waiting, left, held_ms, paused, by_class, paused_ms in rows
     }

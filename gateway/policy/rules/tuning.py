@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import Limit, Policy, Tenant
-from scheduler.core.tuning import ClassTuning, Tuning
+from scheduler.core.tuning import ClassTuning, ProviderTuning, Tuning
 
 
 def tuning_of(policy: Policy, tenants: Iterable[str] = ()) -> Tuning:
@@ -31,6 +31,17 @@ def tuning_of(policy: Policy, tenants: Iterable[str] = ()) -> Tuning:
         default_weight=float(policy.tenant_defaults.weight),
         limits={scope: (limit.rate_per_s, limit.burst) for scope, limit in limits.items()},
         retry_share=policy.retries.share,
+        providers={
+            name: ProviderTuning(
+                errors=one.breaker.errors,
+                of=one.breaker.of,
+                within_ms=one.breaker.within_ms,
+                probe_after_ms=one.breaker.probe_after_ms,
+                ramp_start=one.ramp.start,
+                ramp_double_every_ms=one.ramp.double_every_ms,
+            )
+            for name, one in policy.providers.items()
+        },
     )
 
 

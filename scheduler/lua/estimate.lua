@@ -1,0 +1,263 @@
+-- How long a message would wait and what binds (design section 3, "Wait estimate"): the worst over all scopes that it
+-- needs, each a straight line over the messages ahead of it in its own flow; then pauses, and deferred work that falls
+-- due before its turn. Nothing here writes.
+local DOWN_GRACE_MS = 2000   -- a provider without a session counts as away after this
+local BACK_MS = 5000         -- what coming back takes besides: connect, bind, ramp
+local DEAD_MS = 30000        -- idle sessions lease every second: silence for so long is a dead pump
+local SILENT_MIN_MS = 1000   -- no carrier is called silent before
+local SILENT_SHARE = 0.2     -- nor before this part of the door limit
+local UNMEASURED = 200       -- segments/s where neither a measurement nor a limit says anything
+local PEAK_MS = 60000        -- how long a surge of active weight is remembered at least
+local DUE = '>dI4I4'         -- work of a flow in the due table: instant, messages, segments; 16 octets a bucket
+
+-- Weight of a class among those that wait now in a provider.
+local function class_share(provider_name, ci)
+  local mine, sum = tuning.classes[ci].weight, 0
+  for i, c in ipairs(tuning.classes) do
+    if i == ci or line(provider_name .. '|' .. c.name).n > 0 then sum = sum + c.weight end
+  end
+  return mine / sum
+end
+-- Weight of a class among those that wait under one scope.
+local function scope_share(s, ci)
+  s.shares = s.shares or {} -- as at the beginning of the call: exact enough for it, and asks come in hundreds
+  if s.shares[ci] then return s.shares[ci] end
+  local mine, sum = tuning.classes[ci].weight, 0
+  for i, c in ipairs(tuning.classes) do
+    if i == ci or tallied(s, i, 1) > 0 then sum = sum + c.weight end
+  end
+  s.shares[ci] = mine / sum
+  return s.shares[ci]
+end
+
+-- What limits and health let a provider drain, segments/s; false where no limit says anything. Sessions that are
+-- down, paused or broken carry nothing; where none is up yet all count, since they will be.
+local configured = {}
+local function configured_rate(name)
+  if configured[name] ~= nil then return configured[name] end
+  local rate = false
+  load_scopes({ 'provider:' .. name })
+  local own = scopes['provider:' .. name]
+  if own and own.Te > 0 then rate = 1000 / own.Te end
+  local sessions, sum, some = fleet(name), 0, false
+  for i = 1, #sessions do
+    local one = sessions[i]
+    if one.up or sessions.up == 0 then
+      local s = one.s
+      if not (s and (s.pause > now or s.probe > 0)) then
+        sum, some = sum + ((s and s.Te > 0) and 1000 / s.Te or FOREVER), true
+      end
+    end
+  end
+  if some and sum < FOREVER then rate = rate and min(rate, sum) or sum end
+  configured[name] = rate
+  return rate
+end
+
+-- Drain of a line, segments/s: measured while backlogged (zero counts too); relaxes to what limits say when idle.
+local function measured_drain(f, L)
+  local rate = configured_rate(f.provider)
+  local fallback = rate and rate * class_share(f.provider, f.ci) or max(UNMEASURED, L.mu)
+  if L.mu <= 0 and L.busy_at == 0 then return fallback end
+  local mu = L.mu > 0 and L.mu or fallback
+  if L.busy_at > 0 then
+    local span = now - L.mu_at
+    if span > 400 then
+      local keep = exp(-span / DRAIN_MS)
+      mu = mu * keep + L.acc * 1000 / span * (1 - keep)
+      if L.mu <= 0 then mu = min(mu, (L.acc + 1) * 1000 / span) end -- never measured: what one answer more would say
+    end
+  else
+    local idle = now - max(L.pass_at, L.mu_at)
+    local keep = exp(-idle / 10000)
+    local relaxed = mu * keep + fallback * (1 - keep)
+    mu = rate and relaxed or min(relaxed, mu * 2 ^ min(50, idle / 10000)) -- without a limit only trying shows more
+  end
+  return max(rate and min(mu, rate) or mu, 0.001)
+end
+local function drain(f, L)
+  L.drain = L.drain or measured_drain(f, L)
+  return L.drain
+end
+
+-- What the provider would do if it served at all: never decayed by silence.
+local function known_rate(f, L, p)
+  local rate = configured_rate(f.provider)
+  return rate or (L.mu > 0 and L.mu) or (p.r > 0 and p.r) or UNMEASURED
+end
+
+-- How long a scope by hand or by fault stays closed: ms, and whether nobody knows its end.
+local function closed_for(s, after)
+  if not s then return 0, false end
+  if s.pause > now then return s.pause - now, s.pause >= FOREVER end
+  if s.probe > 0 then return max(0, s.probe - now) + max(after, now - s.since), false end -- as long again as it lasted
+  return 0, false
+end
+-- The provider's standing: how long until it serves again (0: it does), the scope at fault, whether nobody knows.
+local outages = {}
+local function outage(name)
+  local o = outages[name]
+  if o then return o.wait, o.scope, o.hard end
+  local p, sessions, after = provider(name), fleet(name), 5000
+  o = { wait = 0, scope = 'provider:' .. name, hard = false }
+  outages[name] = o
+  load_scopes({ o.scope })
+  local own = scopes[o.scope]
+  if own and own.probe > 0 then after = breaker_of(name).after end
+  o.wait, o.hard = closed_for(own, after)
+  if o.wait > 0 then return o.wait, o.scope, o.hard end
+  if sessions.up == 0 then
+    if p.down_at > 0 and now - p.down_at > DOWN_GRACE_MS then
+      o.wait = max(p.eta - now, now - p.down_at) + BACK_MS
+    end
+  elseif p.seen_at > 0 and now - p.seen_at > DEAD_MS then
+    o.wait = now - p.seen_at
+  else
+    local wait, hard, scope = FOREVER, true, nil
+    for i = 1, #sessions do
+      local one = sessions[i]
+      if one.up then
+        local w, h = closed_for(one.s, after)
+        if w == 0 then return 0, o.scope, false end
+        if w < wait or not scope then wait, hard, scope = w, h, 'session:' .. one.name end
+      end
+    end
+    o.wait, o.hard = wait, hard
+    if sessions.up == 1 then o.scope = scope end
+  end
+  return o.wait, o.scope, o.hard
+end
+
+-- Since when a provider that has work gives no sign of life, as a span that is 0 while all is well: no answer to what
+-- was claimed, or nobody takes what could go. Longer than the round trip and its own pace suggest.
+local function silent_for(f, L, p, limit)
+  local span, pace = 0, 0
+  if p.ans_at > 0 and p.owed_at > p.ans_at and now - p.owed_at < TRIAL_MS then span = now - p.owed_at end
+  if L.busy_at > 0 then
+    local untouched = now - max(p.pass_at, p.ans_at, L.busy_at)
+    if untouched > span then span, pace = untouched, 3000 / known_rate(f, L, p) end
+  end
+  if span < SILENT_MIN_MS then return 0 end
+  local usual = p.rtt > 0 and 5 * p.rtt or 2000
+  if p.r > 0 then usual = min(usual, 5000 / p.r) end
+  return span > min(limit, max(SILENT_MIN_MS, SILENT_SHARE * limit, usual, pace)) and span or 0
+end
+
+local backlog = {}           -- per flow: what waits, and what earlier asks (of this call too) have been promised
+local function head_at(head) return unpack_record('>I2', head, 29) * 4294967296 + unpack_record('>I4', head, 31) end
+local function pending(key)
+  local b = backlog[key]
+  if not b then
+    b = { before = tonumber(call('GET', P .. 'w:' .. key) or nil) or 0, added = 0, queued = call('LLEN', P .. 'q:' .. key) }
+    local head = b.queued > 0 and call('LINDEX', P .. 'q:' .. key, 0)
+    if head then b.oldest_at = head_at(head) end
+    backlog[key] = b
+  end
+  return b
+end
+local some_due = call('EXISTS', P .. 'due') == 1
+local function due_of(key) -- buckets {instant, messages, segments} in order of time; those that are due are in the queue
+  local b = pending(key)
+  if b.due then return b.due end
+  b.due = {}
+  local raw = some_due and call('HGET', P .. 'due', key)
+  if raw then
+    for at = 1, #raw, 16 do
+      local due_at, messages, segments = unpack_record(DUE, raw, at)
+      if due_at > now then b.due[#b.due + 1] = { due_at, messages, segments } end
+    end
+  end
+  return b.due
+end
+
+-- Wait and age of one flow for a message of so many segments. `ask`: segments, budget, limit, number, and for a message
+-- that is queued already `ahead`, the messages before it in its flow.
+local function judge(f, ask)
+  local L, p, t = line(f.line), provider(f.provider), tenant_record(f.line, f.tenant)
+  local waiting = pending(f.key)
+  local queued = waiting.queued
+  local ahead = ask.ahead or queued + waiting.before + waiting.added
+  local each = L.n > 0 and max(1, L.seg / L.n) or 1
+  local w = weight_of(f.tenant)
+  local m = max(1, t.m)
+  local A = t.m > 0 and L.A + w - t.w or L.A + w
+  local window = max(ask.budget, PEAK_MS)
+  if L.pk > A and now - L.pk_at < window then A = A + (L.pk - A) * (1 - (now - L.pk_at) / window) end
+  local mu = drain(f, L)
+  local others = L.n + L.pend
+  local v = { age = 0, age_scope = 'class:' .. f.class, share = w / max(A, w), pause = 0 }
+  -- Lines over `ahead`: own position x active weights / own weight, plus at most one round of the others (but not more
+  -- than waits), and what is claimed and not yet written.
+  local slope, base = { m * A / w * each * 1000 / mu }, { min(max(0, m * A / w - 1), 2 * others) * each * 1000 / mu }
+  local names, rates = { 'class:' .. f.class }, { mu * v.share }
+  if p.stock > 0 then base[1] = base[1] + p.stock * 1000 / max(known_rate(f, L, p), mu) end
+  local mean = L.at > 0 and L.A / L.at or w
+  local own_pause, from = false, 0
+  for _, s in ipairs(buckets(f)) do
+    if s.pause > now then
+      if sub(s.name, 1, 12) == 'application:' then -- the tenant's own wish: no reason to refuse its messages
+        own_pause = true
+      elseif s.pause - now > v.pause then
+        v.pause, v.paused, v.hard = s.pause - now, s.name, s.pause >= FOREVER
+      end
+    end
+    if s.open_at > from and sub(s.name, 1, 12) == 'application:' then from = s.open_at end
+    if s.Te > 0 then
+      local F, B = tallied(s, f.ci, 2), tallied(s, f.ci, 1) + tallied(s, f.ci, 3)
+      local round = max(1, (queued > 0 and F - 1 or F) * mean / w + 1)
+      local share, n = scope_share(s, f.ci), #slope + 1
+      slope[n] = each * round / share * s.Te
+      base[n] = max(s.tat - now, 0) + (min(round - 1, 2 * B) / share + min(ask.segments, s.burst) - s.burst) * s.Te
+      names[n], rates[n] = s.name, 1000 / s.Te
+      if s.wait_at > 0 and s.pause <= now and tokens(s) + EPS < 1 and B > 0 and now - s.wait_at > v.age then
+        v.age, v.age_scope = now - s.wait_at, s.name
+      end
+    end
+  end
+  local function worst()
+    local wait, at = 0, 1
+    for i = 1, #slope do
+      local one = slope[i] * ahead + base[i]
+      if one > wait or (at == 1 and one * 1.05 >= wait and one > 0) then -- of two that say the same the limit is named
+        wait, at = max(wait, one), i
+      end
+    end
+    return wait, at
+  end
+  local at
+  v.wait, at = worst()
+  if not ask.ahead then
+    local due = due_of(f.key)
+    for i = 1, #due do -- what falls due before its turn will stand before it
+      if due[i][1] > now + v.wait then break end
+      ahead = ahead + due[i][2]
+      v.wait, at = worst()
+    end
+  end
+  v.scope, v.mu = names[at], rates[at]
+  if ask.number ~= NO_NUMBER and f.number then
+    load_scopes({ f.number })
+    local r = number_record(f, string.rep('\0', 34) .. ask.number)
+    local ready = r and number_held(r, ask.segments)
+    if ready and ready - now > v.wait then v.wait, v.scope, v.mu = ready - now, f.number, 1000 / r.s.Te end
+  end
+  local away, scope, hard = outage(f.provider)
+  if away > v.pause then v.pause, v.paused, v.hard = away, scope, hard end
+  if v.paused then
+    v.wait = v.wait + v.pause
+    if v.pause * 2 >= v.wait or v.hard then v.scope = v.paused end
+  end
+  -- Own flow's oldest; whose fault it is, is what binds its wait. A pause by the tenant itself does not count.
+  local oldest = waiting.oldest_at and now - max(waiting.oldest_at, from) or 0
+  if not own_pause and oldest > v.age then v.age, v.age_scope = oldest, v.scope end
+  if L.busy_at > 0 and now - max(L.pass_at, L.busy_at) > v.age then -- eligible work waits here and nothing of it passes
+    v.age, v.age_scope = now - max(L.pass_at, L.busy_at), 'class:' .. f.class
+  end
+  local silent = silent_for(f, L, p, ask.limit)
+  if silent > 0 then
+    v.silent, v.age, v.age_scope = true, max(v.age, silent), 'provider:' .. f.provider
+  end
+  if v.silent or v.paused then v.mu = known_rate(f, L, p) * v.share end -- how fast a line at the door shortens
+  v.ok = not v.hard and not v.silent and v.wait <= ask.limit and v.age <= ask.limit
+  return v
+end
