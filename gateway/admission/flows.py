@@ -41,7 +41,11 @@ def ttl_band(ttl_ms: int) -> int:
 
 
 def flow_of(policy: Policy, facts: FlowFacts) -> Flow:
-    """The flow of a message under a policy: a scope appears only where the policy sets a limit on it."""
+    """The flow of a message under a policy.
+
+    Application and route always stand in it, so that a pause by hand finds what waits already; any other scope only
+    where the policy sets a limit on it.
+    """
     return _flow_at(policy, facts, destination_for(policy, facts.recipient))
 
 
@@ -80,12 +84,11 @@ def _flows_of(policy: Policy) -> dict[tuple[object, ...], Flow]:
 
 def _scopes(policy: Policy, facts: FlowFacts, destination: Destination | None) -> tuple[str, ...]:
     tenant = tenant_rules(policy, facts.tenant)
-    route = policy.routes.get(facts.route)
     provider = policy.providers.get(facts.provider)
     scopes: list[str] = []
     if tenant.limits is not None:
         scopes.append(f"tenant:{facts.tenant}")
-    if facts.application is not None and tenant.applications.get(facts.application) is not None:
+    if facts.application is not None:
         scopes.append(f"application:{facts.tenant}/{facts.application}")
     if tenant.senders is not None and tenant.senders.get(facts.sender) is not None:
         scopes.append(f"sender:{facts.tenant}/{facts.sender}")
@@ -93,7 +96,7 @@ def _scopes(policy: Policy, facts: FlowFacts, destination: Destination | None) -
         scopes.append(f"destination:{destination.name}")
     if destination is not None and destination.per_number is not None:
         scopes.append(f"number:{destination.name}")
-    if route is not None and route.limits is not None:
+    if facts.route:
         scopes.append(f"route:{facts.route}")
     if provider is not None and provider.limits is not None:
         scopes.append(f"provider:{facts.provider}")
@@ -108,8 +111,13 @@ def number_token(pepper: bytes, destination: Destination | None, recipient: str)
 
 
 def deadline_of(row: Mapping[str, Any]) -> int:
-    """Until when the next submit may begin, UTC ms (contract, "The two clocks of a message")."""
-    return int(row["expires_at"] if row["submit_begun"] else row["submit_by"])
+    """Until when a reference is worth leasing, UTC ms (contract, "The two clocks of a message").
+
+    The pause of an application moves `submit_by` of what waits: the references of its messages hold until `expires_at`,
+    and the claim knows when their budget is over.
+    """
+    movable = row["submit_begun"] or row["application"] is not None
+    return int(row["expires_at"] if movable else row["submit_by"])
 
 
 def entry_of(policy: Policy, pepper: bytes, tenant: str, row: Mapping[str, Any], *, front: bool = False) -> Entry:

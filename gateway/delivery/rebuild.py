@@ -12,6 +12,7 @@ import asyncpg
 
 from gateway.admission.flows import entry_of
 from gateway.delivery.pacing import repeat
+from gateway.delivery.pausing import Pausing
 from gateway.ledger.connect import connect
 from gateway.ledger.outcomes import forget_outbox
 from gateway.ledger.rebuild import (
@@ -37,8 +38,10 @@ log = get(__name__)
 class Rebuilder:
     """Keeps the index in step with the policy, and rebuilds it under a lock when its epoch is gone."""
 
-    def __init__(self, rt: Runtime) -> None:
+    def __init__(self, rt: Runtime, pausing: Pausing | None = None) -> None:
+        """`pausing` tells the new index what is paused before its first class opens."""
         self._rt = rt
+        self._pausing = pausing or Pausing(rt)
         self._tuned: Policy | None = None
 
     async def run(self) -> None:
@@ -95,6 +98,7 @@ class Rebuilder:
             return False
         await scheduler.tune(tuning_of(policy))
         self._tuned = policy
+        await self._pausing.apply(conn, again=True)
         names = await all_tenants(conn)
         # What stands in the outbox now is read below as well: enqueued again it would only be there twice.
         covered = await outbox_ids(conn)

@@ -8,6 +8,7 @@ from gateway.callbacks.client import Client
 from gateway.callbacks.sender import Sender
 from gateway.delivery.drift import DriftCheck
 from gateway.delivery.gauges import Gauges
+from gateway.delivery.pausing import Pausing
 from gateway.delivery.promoter import Promoter
 from gateway.delivery.rebuild import Rebuilder
 from gateway.delivery.sweeps import Sweeper
@@ -22,7 +23,8 @@ log = get(__name__)
 
 async def run(rt: Runtime) -> None:
     """Work until `rt.stopping` is set; returns once what was in hand is written."""
-    rebuilder = Rebuilder(rt)
+    pausing = Pausing(rt)
+    rebuilder = Rebuilder(rt, pausing)
     async with Client() as client:
         parts = {
             "receipts": Merger(rt).run(),
@@ -31,6 +33,7 @@ async def run(rt: Runtime) -> None:
             "imports": Importer(rt).run(),
             "sweeps": Sweeper(rt).run(),
             "promoter": Promoter(rt).run(),
+            "pauses": pausing.run(),
             "rebuild": rebuilder.run(),
             "drift": DriftCheck(rt, rebuilder).run(),
             "gauges": Gauges(rt).run(),

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import asyncpg
 
 from gateway.delivery.outbox import hand_over, sweep_outbox
 from gateway.delivery.pacing import repeat
-from gateway.ledger import owners, sweeps
+from gateway.ledger import expiries, owners, sweeps
 from gateway.ledger.outcomes import Bench
 from gateway.ledger.sweeps import Swept
 from gateway.logs import get
 from gateway.policy.rules.snapshot import Policy
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
+from scheduler.store.scheduler import IndexUnavailable
 
 # The deadline sweep looks at least this often, and at the moment of each deadline it knows of: only one that is set
 # and ends between two looks waits for the second (I17: recorded within a second).
 LOOK_S: Final = 0.8
 NEAR_S: Final = 0.02
 DAYS_AHEAD: Final = 7
+_VOID_MS: Final = 3_600_000
 _DEAD_S: Final = 4.0  # every egress process looks for them too, and more often
 _OUTBOX_S: Final = 1.5
 _HOUSE_S: Final = 30.0
@@ -63,7 +67,7 @@ class Sweeper:
             if first_at is None or first_at > now_at:
                 self._show_none_late()
                 return _until(first_at, now_at)
-            full = await self._sweep(conn, "expiry", sweeps.expire_due)
+            full = await self._expire(conn)
             full |= await self._sweep(conn, "doubt", sweeps.end_doubt)
             full |= await self._sweep(conn, "cutoff", sweeps.cut_receipts_off)
             if full:
@@ -122,14 +126,26 @@ class Sweeper:
             log.warning("silent_processes_ended", count=ended)
         self._silent = silent
 
+    async def _expire(self, conn: asyncpg.Connection[Any]) -> bool:
+        now_at = self._rt.clock.now_at()
+        ended = await expiries.expire_due(conn, self._rt.policies.current, now_at)
+        if not ended.busy:
+            lag_ms = 0 if ended.oldest_at is None else max(0, now_at - ended.oldest_at)
+            metrics.sweep_lag_seconds.labels("expiry").set(lag_ms / 1000)
+        for expired, count in Counter(ended.expired).items():
+            metrics.expired_total.labels(expired.class_name, expired.cause, expired.stage).inc(count)
+        if ended.void:
+            # Only spares leases: a reference that is leased all the same loses at the claim.
+            with suppress(IndexUnavailable, TimeoutError):
+                await self._rt.scheduler.tombstone([one.bytes for one in ended.void], _VOID_MS)
+        return ended.full
+
     async def _sweep(self, conn: asyncpg.Connection[Any], name: str, sweep: Sweep) -> bool:
         now_at = self._rt.clock.now_at()
         swept = await sweep(conn, self._rt.policies.current, now_at)
         if not swept.busy:
             lag_ms = 0 if swept.oldest_at is None else max(0, now_at - swept.oldest_at)
             metrics.sweep_lag_seconds.labels(name).set(lag_ms / 1000)
-        for expired in swept.expired:
-            metrics.expired_total.labels(expired.class_name, expired.cause, expired.stage).inc()
         return swept.full
 
 

@@ -21,6 +21,7 @@ WHERE m.sweep_at IS NOT NULL AND m.status = 'queued'
       SELECT FROM attempts a WHERE a.day = m.day AND a.id = m.id AND a.slot = m.next_slot AND a.outcome IS NULL
   )
   AND NOT EXISTS (SELECT FROM due d WHERE d.day = m.day AND d.id = m.id)
+  AND NOT EXISTS (SELECT FROM held h WHERE h.day = m.day AND h.id = m.id)
 """
 _COLUMNS: Final = """
 m.day, m.id, m.tenant_id, m.next_slot, m.segments, m.class, m.application, m.sender, m.recipient, m.route, m.provider,

@@ -6,11 +6,10 @@ does it; a sweep that finds the lock taken reports `busy` and has done nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
-from uuid import UUID
 
 import asyncpg
 
@@ -18,15 +17,13 @@ from gateway.domain import outcomes, states
 from gateway.domain.ids import uuid7
 from gateway.domain.outcomes import Change
 from gateway.ledger.callback_lines import add_events
-from gateway.ledger.claims import PLANNER_SETTINGS, WIN_EXPIRY, Expired, expire_messages
+from gateway.ledger.claims import PLANNER_SETTINGS
 from gateway.ledger.folds import lock_messages, refold
 from gateway.ledger.outcomes import store_changes
 from gateway.ledger.unnamed_submits import forget_unnamed
 from gateway.policy.rules.snapshot import Policy
 
 ROUND: Final = 2_000
-# So many due rows are looked at to find the OTPs among them first.
-_LOOK: Final = 10_000
 DELETE_BATCH: Final = 5_000
 
 # The plan is always: batch -> primary key; without statistics (fresh partitions) the planner guesses worse.
@@ -43,10 +40,6 @@ ORDER BY m.sweep_at
 LIMIT $3
 """
 _NEXT = "SELECT min(sweep_at) FROM messages WHERE sweep_at > $1"
-_DUE_KINDS = """
-DELETE FROM due d USING unnest($1::date[], $2::uuid[]) AS w (day, id) WHERE d.day = w.day AND d.id = w.id
-RETURNING d.id, d.kind
-"""
 _OLD_OUTBOX = "SELECT id, created_at, payload FROM outbox WHERE created_at <= $1 ORDER BY created_at LIMIT $2"
 _FORGET_IDEMPOTENCY = """
 DELETE FROM idempotency i
@@ -101,31 +94,12 @@ class Swept:
 
     found: int = 0
     oldest_at: int | None = None
-    expired: tuple[Expired, ...] = ()
     busy: bool = False
 
     @property
     def full(self) -> bool:
         """Whether more is likely to be due."""
         return self.found >= ROUND
-
-
-async def expire_due(conn: asyncpg.Connection[Any], policy: Policy, now_at: int) -> Swept:
-    """Expire what waits and is out of time, OTP first; messages whose submit is under way stay as they are."""
-    async with conn.transaction():
-        if not await conn.fetchval(_TRY_LOCK, "sluicegate.sweep.expiry"):
-            return Swept(busy=True)
-        await conn.execute(_PLAN)
-        due = await conn.fetch(_DUE, now_at, [states.QUEUED, states.SCHEDULED], _LOOK)
-        if not due:
-            return Swept()
-        chosen = sorted(due, key=lambda row: (row["class"] != "otp", row["sweep_at"]))[:ROUND]
-        keys = sorted((row["day"], row["id"]) for row in chosen)
-        scheduled = {row["id"] for row in chosen if row["status"] == states.SCHEDULED}
-        expired = await expire_messages(conn, policy, [key for key in keys if key[1] not in scheduled], None, now_at)
-        kinds = await _drop_due(conn, keys)
-        expired += await _expire_scheduled(conn, policy, [key for key in keys if key[1] in scheduled], kinds, now_at)
-        return Swept(len(chosen), min(row["sweep_at"] for row in due), tuple(expired))
 
 
 async def end_doubt(conn: asyncpg.Connection[Any], policy: Policy, now_at: int) -> Swept:
@@ -221,64 +195,16 @@ async def _take_due(
     return Swept(len(due), due[0]["sweep_at"]), rows
 
 
-async def _drop_due(conn: asyncpg.Connection[Any], keys: Sequence[tuple[date, UUID]]) -> dict[UUID, str]:
-    rows = await conn.fetch(_DUE_KINDS, [day for day, _ in keys], [message_id for _, message_id in keys])
-    return {row["id"]: row["kind"] for row in rows}
-
-
-async def _expire_scheduled(
-    conn: asyncpg.Connection[Any],
-    policy: Policy,
-    keys: Sequence[tuple[date, UUID]],
-    kinds: Mapping[UUID, str],
-    now_at: int,
-) -> list[Expired]:
-    if not keys:
-        return []
-    locked = await lock_messages(conn, keys)
-    rows = [row for row in locked.values() if row["status"] == states.SCHEDULED and row["submit_by"] <= now_at]
-    won = await conn.fetch(
-        WIN_EXPIRY,
-        [row["day"] for row in rows],
-        [row["id"] for row in rows],
-        [row["next_slot"] for row in rows],
-        None,
-        now_at,
-    )
-    winners = {row["id"] for row in won}
-    changes = [(row, _scheduled_expires(row, kinds.get(row["id"]), now_at)) for row in rows if row["id"] in winners]
-    changed = await store_changes(conn, changes)
-    await add_events(conn, policy, [(row, outcomes.EVENTS[states.EXPIRED]) for row in changed], now_at)
-    return [Expired(row["class"], row["expiry"]["cause"], row["expiry"]["stage"]) for row in changed]
-
-
-def _scheduled_expires(row: Mapping[str, Any], kind: str | None, now_at: int) -> Change:
-    cause = "wait_budget" if row["submit_by"] < row["expires_at"] else "ttl"
-    if kind == "send_window" and row["expires_at"] <= now_at:
-        cause = "send_window"
-    return _ended(row, states.EXPIRED, row["error"], {"at": now_at, "cause": cause, "stage": "scheduled"}, now_at)
-
-
 def _doubt_fails(row: Mapping[str, Any], now_at: int) -> Change:
-    return _ended(row, states.FAILED, {"code": outcomes.OUTCOME_UNKNOWN, "permanent": False}, None, now_at)
-
-
-def _ended(
-    row: Mapping[str, Any],
-    status: str,
-    error: Mapping[str, Any] | None,
-    expiry: Mapping[str, Any] | None,
-    now_at: int,
-) -> Change:
     return Change(
         outcome=outcomes.CLOSED,
-        status=status,
+        status=states.FAILED,
         next_slot=row["next_slot"],
         attempts_spent=row["attempts_spent"],
         submit_begun=row["submit_begun"],
         possible_duplicate=row["possible_duplicate"],
-        error=error,
-        expiry=expiry,
+        error={"code": outcomes.OUTCOME_UNKNOWN, "permanent": False},
+        expiry=None,
         sweep_at=None,
         final_at=now_at,
     )

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.delivery.sweeps import Sweeper
 from gateway.domain.ids import uuid7
-from gateway.ledger import sweeps
+from gateway.ledger import expiries, sweeps
 from gateway.ledger.merges import merge_batch
 from tests.integration.delivery.world import World, until
 
@@ -26,7 +26,7 @@ async def test_what_waits_and_is_out_of_time_expires_and_tells(world: World, pas
     over = await world.message(submit_by=past, sweep_at=past)
     waiting = await world.message()
     async with world.pool.acquire() as conn:
-        swept = await sweeps.expire_due(conn, world.policy, world.clock.now_at())
+        swept = await expiries.expire_due(conn, world.policy, world.clock.now_at())
     row = await world.row(over)
     assert (row["status"], row["expiry"]["cause"], row["expiry"]["stage"]) == ("expired", "wait_budget", "queued")
     assert row["delivery"] is None and row["sweep_at"] is None and row["final_at"] is not None
@@ -42,7 +42,7 @@ async def test_a_retry_out_of_time_expires_with_cause_ttl(world: World, past: in
     )
     await world.pool.execute("INSERT INTO due SELECT day, id, expires_at, 'retry' FROM messages WHERE id = $1", over)
     async with world.pool.acquire() as conn:
-        await sweeps.expire_due(conn, world.policy, world.clock.now_at())
+        await expiries.expire_due(conn, world.policy, world.clock.now_at())
     row = await world.row(over)
     assert (row["status"], row["expiry"]["cause"], row["expiry"]["stage"]) == ("expired", "ttl", "retry")
     assert row["error"] == {"code": "RMSGQFUL"}
@@ -60,7 +60,7 @@ async def test_a_scheduled_message_out_of_time(
     over = await world.message(status="scheduled", submit_by=past, expires_at=expires_at, sweep_at=past)
     await world.pool.execute("INSERT INTO due SELECT day, id, submit_by, $2 FROM messages WHERE id = $1", over, kind)
     async with world.pool.acquire() as conn:
-        await sweeps.expire_due(conn, world.policy, world.clock.now_at())
+        await expiries.expire_due(conn, world.policy, world.clock.now_at())
     row = await world.row(over)
     assert (row["status"], row["expiry"]["cause"], row["expiry"]["stage"]) == ("expired", cause, "scheduled")
     assert await world.pool.fetchval("SELECT count(*) FROM due") == 0
@@ -72,7 +72,7 @@ async def test_a_submit_under_way_is_exempt(world: World, past: int) -> None:
     flying = await world.message(submit_by=past, expires_at=past, sweep_at=past)
     await world.attempt(flying)
     async with world.pool.acquire() as conn:
-        swept = await sweeps.expire_due(conn, world.policy, world.clock.now_at())
+        swept = await expiries.expire_due(conn, world.policy, world.clock.now_at())
     assert await world.status(flying) == "queued" and swept.found == 0
 
 
@@ -80,20 +80,20 @@ async def test_expiry_is_idempotent_and_one_at_a_time(world: World, past: int) -
     over = await world.message(submit_by=past, sweep_at=past)
     async with world.pool.acquire() as first, world.pool.acquire() as second:
         rounds = await asyncio.gather(
-            sweeps.expire_due(first, world.policy, world.clock.now_at()),
-            sweeps.expire_due(second, world.policy, world.clock.now_at()),
+            expiries.expire_due(first, world.policy, world.clock.now_at()),
+            expiries.expire_due(second, world.policy, world.clock.now_at()),
         )
     assert sum(len(swept.expired) for swept in rounds) == 1
     assert await world.events(over) == [("message.expired", 2)]
 
 
 async def test_one_time_passwords_first(world: World, past: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps, "ROUND", 2)
+    monkeypatch.setattr(expiries, "ROUND", 2)
     for _ in range(3):
         await world.message(submit_by=past - 500, sweep_at=past - 500)
     code = await world.message(submit_by=past, sweep_at=past, **{"class": "otp"})
     async with world.pool.acquire() as conn:
-        swept = await sweeps.expire_due(conn, world.policy, world.clock.now_at())
+        swept = await expiries.expire_due(conn, world.policy, world.clock.now_at())
     assert swept.full and await world.status(code) == "expired"
 
 
