@@ -17,9 +17,12 @@ import asyncpg
 from gateway.domain import states
 from gateway.domain.ids import day_of
 from gateway.domain.outcomes import Change, expire
+from gateway.domain.suppression import NO_RULES, ConsentRules
 from gateway.ledger.callback_lines import add_events
+from gateway.ledger.consents import OPTED_IN, OPTED_OUT
 from gateway.ledger.message_rows import LOCK_MESSAGES
 from gateway.ledger.outcomes import standing_of, store_changes
+from gateway.ledger.pauses import is_spared, spared_applications
 from gateway.policy.rules.snapshot import Policy
 
 # The plan is always: batch -> primary key. Fresh partitions have no statistics, and a guess that goes wrong (a filter
@@ -30,37 +33,72 @@ PLANNER_SETTINGS = (
     "SET enable_material = off; SET jit = off"
 )
 
-CLAIM = """
+# A tenant's pause does not count against `submit_by` (contract, "The two clocks"): while its application is paused, and
+# until what follows from the pause's end is done, only `expires_at` ends a message. Both tables are nearly always
+# empty: that is asked once per statement.
+DEADLINE = """
+CASE WHEN m.submit_begun THEN m.expires_at
+     WHEN m.application IS NOT NULL
+          AND ((SELECT EXISTS (SELECT FROM pauses)) OR (SELECT EXISTS (SELECT FROM resumptions)))
+          AND (EXISTS (SELECT FROM pauses p
+                        WHERE p.kind = 'application' AND p.tenant_id = m.tenant_id AND p.name = m.application)
+               OR EXISTS (SELECT FROM resumptions s
+                           WHERE s.kind = 'application' AND s.tenant_id = m.tenant_id AND s.name = m.application))
+     THEN m.expires_at
+     ELSE m.submit_by END
+"""
+_PAUSED = """
+CASE WHEN (SELECT EXISTS (SELECT FROM pauses)) THEN (
+     SELECT p.kind FROM pauses p
+      WHERE (p.kind, p.tenant_id, p.name) IN (('application', m.tenant_id, m.application), ('route', 0, m.route),
+                                              ('provider', 0, m.provider))
+      ORDER BY p.kind LIMIT 1) END
+"""
+
+CLAIM = f"""
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest($1::date[], $2::uuid[], $3::smallint[], $4::text[], $5::text[])
            AS r (day, id, slot, provider, session)
-), won AS (
-    INSERT INTO attempts (day, id, slot, kind, owner_id, provider, session, claimed_at)
-    SELECT m.day, m.id, m.next_slot, 'submit', $6, m.provider, r.session, $7
+), seen AS MATERIALIZED (
+    SELECT m.day, m.id, m.next_slot, m.tenant_id, m.class, m.recipient, m.sender, m.application, m.route, m.provider,
+           r.session, {DEADLINE} AS deadline_at, {_PAUSED} AS paused
       FROM asked r CROSS JOIN LATERAL (
            SELECT * FROM messages n WHERE n.day = r.day AND n.id = r.id OFFSET 0) AS m
      WHERE m.next_slot = r.slot AND m.status = 'queued' AND m.provider = r.provider
-       AND CASE WHEN m.submit_begun THEN m.expires_at ELSE m.submit_by END > $7
+), kept AS (
+    INSERT INTO held (day, id, kind, tenant_id, name, held_at)
+    SELECT m.day, m.id, m.paused, CASE m.paused WHEN 'application' THEN m.tenant_id ELSE 0 END,
+           CASE m.paused WHEN 'application' THEN m.application WHEN 'route' THEN m.route ELSE m.provider END, $7
+      FROM seen m
+     WHERE m.paused IS NOT NULL
+    ON CONFLICT DO NOTHING
+), won AS (
+    INSERT INTO attempts (day, id, slot, kind, owner_id, provider, session, claimed_at)
+    SELECT m.day, m.id, m.next_slot, 'submit', $6, m.provider, m.session, $7
+      FROM seen m
+     WHERE m.paused IS NULL AND m.deadline_at > $7
+       AND CASE WHEN m.class = ANY ($8::text[]) THEN NOT {OPTED_OUT} ELSE true END
+       AND CASE WHEN m.class = ANY ($9::text[]) THEN {OPTED_IN} ELSE true END
        AND NOT EXISTS (SELECT FROM due d WHERE d.day = m.day AND d.id = m.id AND d.due_at > $7)
     ON CONFLICT DO NOTHING
     RETURNING day, id, slot, session
 )
 SELECT m.day, m.id, w.slot, w.session, m.class, m.recipient, m.sender, m.body, m.body_key_id, m.encoding, m.segments,
-       m.extras, m.submit_by, m.expires_at, m.submit_begun, m.attempts_spent, m.possible_duplicate,
+       m.extras, m.route, CASE WHEN m.submit_begun THEN m.submit_by ELSE {DEADLINE} END AS submit_by, m.expires_at,
+       m.submit_begun, m.attempts_spent, m.possible_duplicate,
        CASE WHEN m.segments > 1 AND m.next_slot > 0 THEN (
            SELECT a.parts FROM attempts a
             WHERE a.day = m.day AND a.id = m.id AND a.parts IS NOT NULL ORDER BY a.slot DESC LIMIT 1) END AS parts
   FROM won w JOIN messages m ON m.day = w.day AND m.id = w.id
-"""
+"""  # noqa: S608 - constant text only
 
 # What of a batch was asked for and is not waiting for a future moment, but has run out of time.
-OVERDUE = """
+OVERDUE = f"""
 SELECT m.day, m.id
   FROM unnest($1::date[], $2::uuid[], $3::smallint[]) AS r (day, id, slot)
  CROSS JOIN LATERAL (SELECT * FROM messages n WHERE n.day = r.day AND n.id = r.id OFFSET 0) AS m
- WHERE m.next_slot = r.slot AND m.status = 'queued'
-   AND CASE WHEN m.submit_begun THEN m.expires_at ELSE m.submit_by END <= $4
-"""
+ WHERE m.next_slot = r.slot AND m.status = 'queued' AND {DEADLINE} <= $4
+"""  # noqa: S608 - constant text only
 
 WIN_EXPIRY = """
 INSERT INTO attempts (day, id, slot, kind, owner_id, claimed_at, outcome, outcome_at)
@@ -98,16 +136,23 @@ class Expired:
 
 
 async def claim(
-    conn: asyncpg.Connection[Any], wanted: Iterable[Wanted], owner_id: int, now_at: int
+    conn: asyncpg.Connection[Any],
+    wanted: Iterable[Wanted],
+    owner_id: int,
+    now_at: int,
+    consent: ConsentRules = NO_RULES,
 ) -> list[asyncpg.Record]:
     """Claims a batch in one statement; the rows of the winners hold all that building the PDUs needs.
 
-    What is not returned is no longer this reference's to send: closed, canceled, rerouted, not yet due or overdue.
+    What is not returned is no longer this reference's to send: closed, canceled, rerouted, not yet due, overdue,
+    kept in `held` because its application, route or provider is paused, or to somebody who may not be written to.
     """
-    days, ids, slots, providers, sessions = _columns(wanted)
+    days, ids, slots, providers, sessions = columns_of(wanted)
     if not ids:
         return []
-    rows: list[asyncpg.Record] = await conn.fetch(CLAIM, days, ids, slots, providers, sessions, owner_id, now_at)
+    rows: list[asyncpg.Record] = await conn.fetch(
+        CLAIM, days, ids, slots, providers, sessions, owner_id, now_at, consent.stop_listed, consent.opt_in
+    )
     return rows
 
 
@@ -118,7 +163,7 @@ async def close_overdue(
 
     Takes the row locks in key order. Safe for any reference: one that may still begin, or is claimed, stays.
     """
-    days, ids, slots, _, _ = _columns(wanted)
+    days, ids, slots, _, _ = columns_of(wanted)
     if not ids:
         return []
     overdue = await conn.fetch(OVERDUE, days, ids, slots, now_at)
@@ -136,14 +181,17 @@ async def expire_messages(
         return []
     keys = sorted(keys)
     rows = await conn.fetch(LOCK_MESSAGES, [day for day, _ in keys], [id_ for _, id_ in keys])
-    rows = [row for row in rows if expire(standing_of(row), 0, now_at) is not None]
+    spared = await spared_applications(conn)
+    rows = [
+        row for row in rows if expire(standing_of(row), 0, now_at) is not None and not is_spared(spared, row, now_at)
+    ]
     if not rows:
         return []
     days, ids = [row["day"] for row in rows], [row["id"] for row in rows]
     won = await conn.fetch(WIN_EXPIRY, days, ids, [row["next_slot"] for row in rows], owner_id, now_at)
     winners = {row["id"] for row in won}
     rows = [row for row in rows if row["id"] in winners]
-    accepted = await _accepted_parts(conn, rows)
+    accepted = await accepted_parts_of(conn, rows)
     changes: list[tuple[asyncpg.Record, Change]] = []
     for row in rows:
         change = expire(standing_of(row), accepted.get(row["id"], 0), now_at)
@@ -159,7 +207,7 @@ async def expire_messages(
     ]
 
 
-async def _accepted_parts(conn: asyncpg.Connection[Any], rows: Sequence[Mapping[str, Any]]) -> dict[UUID, int]:
+async def accepted_parts_of(conn: asyncpg.Connection[Any], rows: Sequence[Mapping[str, Any]]) -> dict[UUID, int]:
     """How many parts of each long message a carrier has already taken."""
     long_ones = [row for row in rows if row["segments"] > 1 and row["submit_begun"]]
     if not long_ones:
@@ -168,7 +216,7 @@ async def _accepted_parts(conn: asyncpg.Connection[Any], rows: Sequence[Mapping[
     return {row["id"]: len(row["parts"]["accepted"]) for row in await conn.fetch(LAST_PARTS, days, ids)}
 
 
-def _columns(
+def columns_of(
     wanted: Iterable[Wanted],
 ) -> tuple[list[date], list[UUID], list[int], list[str], list[str]]:
     """The batch as sorted columns: unsorted batches of several processes deadlock."""
