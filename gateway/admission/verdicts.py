@@ -14,6 +14,7 @@ from scheduler.core.asks import Ask, Verdict
 
 # Kinds whose limit is the tenant's own: its backlog is its own business (429), anything else is shared capacity (503).
 OWN_KINDS: Final = frozenset({"tenant", "application"})
+DEFER_SHARE: Final = 0.8  # a deferred message keeps the rest of its time to live for the wait after that
 NOT_OPEN: Final = "storage"  # the class is still being rebuilt in the index
 
 
@@ -35,6 +36,9 @@ def thresholds(traffic: TrafficClass, clocks: Clocks) -> Thresholds:
 def ask_of(allowed: Allowed, place: bytes, *, probe: bool = False) -> Ask:
     """The question to the scheduler; `place` stands for the request in the waiting line (eight octets)."""
     limit = thresholds(allowed.traffic, allowed.clocks)
+    latest = 0
+    if allowed.traffic.when_full == "defer":
+        latest = allowed.clocks.begins_at + int(DEFER_SHARE * limit.left_ms)
     return Ask(
         flows=allowed.flows,
         segments=allowed.measure.segments,
@@ -44,16 +48,15 @@ def ask_of(allowed: Allowed, place: bytes, *, probe: bool = False) -> Ask:
         place=place,
         number=allowed.number,
         probe=probe,
+        defer_until=latest,
     )
 
 
 def deferred(allowed: Allowed, verdict: Verdict) -> Clocks | None:
-    """New clocks for a refused message whose class is deferred when full; None: it must be refused."""
-    if allowed.traffic.when_full != "defer" or verdict.cause == NOT_OPEN:
+    """New clocks for a message that the scheduler takes in for later; None: it must be refused."""
+    if verdict.not_before is None:
         return None
-    limit = thresholds(allowed.traffic, allowed.clocks)
-    over_ms = max(verdict.predicted_wait_ms, verdict.queue_age_ms) - limit.door_limit_ms
-    return defer(allowed.clocks, allowed.traffic, max(verdict.retry_after_s * 1000, over_ms, 1000))
+    return defer(allowed.clocks, allowed.traffic, max(1, verdict.not_before - allowed.clocks.begins_at))
 
 
 def refusal_of(allowed: Allowed, verdict: Verdict) -> Problem:

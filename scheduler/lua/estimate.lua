@@ -207,7 +207,7 @@ local function judge(f, ask)
       local round = max(1, (queued > 0 and F - 1 or F) * mean / w + 1)
       local share, n = scope_share(s, f.ci), #slope + 1
       slope[n] = each * round / share * s.Te
-      base[n] = max(s.tat - now, 0) + (min(round - 1, 2 * B) / share + min(ask.segments, s.burst) - s.burst) * s.Te
+      base[n] = max(s.tat - clock, 0) + (min(round - 1, 2 * B) / share + min(ask.segments, s.burst) - s.burst) * s.Te
       names[n], rates[n] = s.name, 1000 / s.Te
       if s.wait_at > 0 and s.pause <= now and tokens(s) + EPS < 1 and B > 0 and now - s.wait_at > v.age then
         v.age, v.age_scope = now - s.wait_at, s.name

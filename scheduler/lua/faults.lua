@@ -46,7 +46,7 @@ end
 
 -- Nothing that time saved up may leave at once.
 local function emptied(s)
-  if s.Te > 0 then s.tat = max(s.tat, now + s.burst * s.Te) end
+  if s.Te > 0 then s.tat = max(s.tat, clock + s.burst * s.Te) end
   s.dirty = true
 end
 -- A session without a limit is slowed relative to what was measured of it.

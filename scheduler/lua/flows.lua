@@ -37,7 +37,7 @@ local function retry_scope(f)
   local r = p.r
   if now - p.r_at > 2000 then r = r * exp(-(now - p.r_at) / 10000) end
   local s = scopes[f.retry] or new_scope(f.retry)
-  if s.T == 0 then s.tat = max(s.tat, started + 10 * 1000) end
+  if s.T == 0 then s.tat = max(s.tat, 10 * 1000) end
   s.T, s.burst = 1000 / max(1, r * tuning.retry_share / (1 + tuning.retry_share)), 10
   settle(s)
   scopes[f.retry] = s

@@ -54,8 +54,8 @@ end
 local function ready_at(s, k, flow_key) return now + max(0, k - spare(s, flow_key)) * s.Te end
 local function charge(s, segments, flow_key)
   if segments > 0 then
-    if s.tat <= now then s.base_at = now end
-    s.tat, s.wait_at, s.dirty = max(s.tat, now) + segments * s.Te, 0, true
+    if s.tat <= clock then s.base_at = now end
+    s.tat, s.wait_at, s.dirty = max(s.tat, clock) + segments * s.Te, 0, true
     if s.owner == flow_key then s.rk, s.owner = 0, '' end
   end
 end
@@ -164,6 +164,9 @@ local function choose(f, refs, room, binding, all)
     local ids = {}
     for i = 1, #refs do ids[i] = sub(refs[i], 1, 16) end
     tombs = call('ZMSCORE', P .. 'tomb', unpack(ids))
+    for i = 1, #refs do ids[i] = sub(refs[i], 1, 20) end
+    local slots = call('ZMSCORE', P .. 'tomb', unpack(ids))
+    for i = 1, #refs do tombs[i] = tombs[i] or slots[i] end
   end
   for i = 1, #refs do
     local ref = refs[i]
@@ -177,7 +180,7 @@ local function choose(f, refs, room, binding, all)
         end
         expired[#expired + 1] = ref
       end
-      if tombs and tombs[i] then call('ZREM', P .. 'tomb', sub(ref, 1, 16)) end
+      if tombs and tombs[i] then call('ZREM', P .. 'tomb', sub(ref, 1, 16), sub(ref, 1, 20)) end
       v.gone, v.gone_segments = v.gone + 1, v.gone_segments + segments
     else
       if left_segments - v.segments < segments and (v.segments > 0 or #groups > 0) then

@@ -27,7 +27,7 @@ elseif verb == 'begin' then -- token, run id
     load_scopes({ known[i] })
     local s = scopes[known[i]]
     s.c, s.rk, s.owner, s.wait_at, s.base_at = {}, 0, '', 0, now
-    s.tat, s.dirty = max(s.tat, now + s.burst * s.Te), true
+    s.tat, s.dirty = max(s.tat - clock, s.burst * s.Te), true -- the clock begins anew
   end
   save()
   return 1

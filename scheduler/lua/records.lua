@@ -37,6 +37,9 @@ if epoch then
     state, epoch_id, started = 'lost', '', now
   end
 end
+-- Fill of limits is counted on a clock of its own, ms since the epoch began: a charge of 0.2 ms added to a UTC instant
+-- would be rounded by 0.02 % each time, always the same way.
+local clock = now - started
 local function is_open(class)
   return state == 'ready' or (state == 'loading' and call('SISMEMBER', P .. 'open', class) == 1)
 end
@@ -99,7 +102,7 @@ local function provider(name)
   return p
 end
 
--- Scopes that have a limit, a pause or a fault: tat, T interval (ms per segment, 0 no limit), Te the interval in force
+-- Scopes that have a limit, a pause or a fault: tat (on `clock`), T interval (ms per segment, 0 no limit), Te the interval in force
 -- (0: none), burst, base_at last time found full at a charge, wait_at since when it holds something back, pause until
 -- (0 none), health h at h_at that doubles every hg ms (0: grows by 0.05/s), rk segments reserved until ru for the flow
 -- `owner`, pend_at, base the measured interval that stands for T where a session without a limit is slowed, probe the
@@ -131,13 +134,13 @@ end
 -- Debt is counted in segments: under another interval the same fill has another tat (invariant I19).
 local function settle(s)
   if s.pause > 0 and s.pause <= now then
-    s.tat = max(s.tat, s.pause + s.burst * s.Te) -- empty after a pause: no burst was saved up
+    s.tat = max(s.tat, s.pause - started + s.burst * s.Te) -- empty after a pause: no burst was saved up
     if s.wait_at > 0 then s.wait_at = s.pause end
     s.open_at, s.pause, s.dirty = s.pause, 0, true
   end
   local Te = effective(s)
   if Te ~= s.Te then
-    if s.tat > now and s.Te > 0 and Te > 0 then s.tat = now + (s.tat - now) * Te / s.Te end
+    if s.tat > clock and s.Te > 0 and Te > 0 then s.tat = clock + (s.tat - clock) * Te / s.Te end
     s.Te = Te
   end
 end
@@ -195,7 +198,7 @@ local function load_scopes(names)
       local default = scopes[TENANT_DEFAULT]
       if default then
         s = new_scope(name)
-        s.T, s.Te, s.burst, s.tat = default.T, default.T, default.burst, started + default.burst * default.T
+        s.T, s.Te, s.burst, s.tat = default.T, default.T, default.burst, default.burst * default.T
       end
     end
     scopes[name] = s
@@ -210,7 +213,7 @@ local function tally(s, ci, which, amount)
   s.dirty = true
 end
 local function tallied(s, ci, which) return s.c[3 * (ci - 1) + which] or 0 end
-local function tokens(s) return s.burst - max(0, s.tat - now) / s.Te end
+local function tokens(s) return s.burst - max(0, s.tat - clock) / s.Te end
 
 -- Tenants inside a line: m active flows, w the weight that counts in A, n queued messages.
 local tenants = {}

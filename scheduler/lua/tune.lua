@@ -30,14 +30,14 @@ local function limit(name, rate, burst)
   local s, T = scopes[name], 1000 / rate
   if not s then
     s = new_scope(name)
-    s.tat = started + burst * T -- unknown reads as empty at the start of the epoch
+    s.tat = burst * T -- unknown reads as empty at the start of the epoch
     scopes[name] = s
   elseif s.Te <= 0 then
-    s.tat = max(s.tat, started + burst * T)
+    s.tat = max(s.tat, burst * T)
   else -- tokens left = burst - debt; they are kept, but never above the new burst
-    local left = min(burst, s.burst - max(0, s.tat - now) / s.Te)
+    local left = min(burst, s.burst - max(0, s.tat - clock) / s.Te)
     s.T, s.base = T, 0
-    s.tat = now + (burst - left) * effective(s)
+    s.tat = clock + (burst - left) * effective(s)
   end
   s.T, s.burst, s.base, s.dirty = T, burst, 0, true
   s.Te = effective(s)

@@ -164,7 +164,10 @@ class Scheduler:
         return bool(await self._runner.run("ack", self._now(), lease_id, "restore"))
 
     async def tombstone(self, ids: Sequence[bytes], keep_ms: int) -> None:
-        """References to these messages are dropped when they come up; kept for `keep_ms`."""
+        """References to these messages are dropped when they come up; kept for `keep_ms`.
+
+        An id of 16 octets means every slot of the message, 20 octets (id and slot as in a reference) that slot alone.
+        """
         for at in range(0, len(ids), TOMBSTONES_MAX):
             await self._steer("tombstone", keep_ms, *ids[at : at + TOMBSTONES_MAX])
 

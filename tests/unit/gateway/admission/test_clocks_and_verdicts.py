@@ -87,7 +87,11 @@ def verdict(**change: Any) -> Verdict:
 
 def test_the_ask_carries_the_door_limit() -> None:
     ask = ask_of(allowed(), b"12345678")
-    assert (ask.budget_ms, ask.door_limit_ms, ask.left_ms) == (10_000, 5_000, 120_000)
+    assert (ask.budget_ms, ask.door_limit_ms, ask.left_ms, ask.defer_until) == (10_000, 5_000, 120_000, 0)
+
+
+def test_the_ask_tells_how_late_a_deferred_message_may_begin() -> None:
+    assert ask_of(allowed(BULK), b"12345678").defer_until == NOW + 96_000
 
 
 def test_a_shared_scope_refuses_with_503_and_its_members() -> None:
@@ -111,10 +115,11 @@ def test_decisions() -> None:
     assert isinstance(accepted, Admitted)
     assert (accepted.due_kind, accepted.predicted_wait_ms) == (None, 12)
     assert isinstance(decide(allowed(), verdict()), Problem)
-    held = decide(allowed(BULK), verdict(predicted_wait_ms=70_000))
+    held = decide(allowed(BULK), verdict(predicted_wait_ms=70_000, not_before=NOW + 40_000))
     assert isinstance(held, Admitted)
     assert held.due_kind == "deferral"
-    assert held.clocks.not_before == NOW + 40_000  # until the wait is back under the door limit
+    assert held.clocks.not_before == NOW + 40_000  # as the scheduler decided
+    assert isinstance(decide(allowed(BULK), verdict(predicted_wait_ms=70_000)), Problem)
     assert decide(allowed(BULK), verdict(cause="storage")) is STORAGE
 
 
@@ -126,7 +131,7 @@ def test_a_rehearsal_tells_what_would_happen() -> None:
 
 
 def test_new_rows() -> None:
-    decision = decide(allowed(BULK), verdict(predicted_wait_ms=70_000))
+    decision = decide(allowed(BULK), verdict(predicted_wait_ms=70_000, not_before=NOW + 40_000))
     assert isinstance(decision, Admitted)
     row = new_row(allowed(BULK), decision, Identity(ids.uuid7(NOW, bytes(10)), 3, 7))
     assert (row["status"], row["due_kind"], row["not_before"]) == ("scheduled", "deferral", NOW + 40_000)

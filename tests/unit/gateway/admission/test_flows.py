@@ -35,7 +35,13 @@ def test_a_scope_appears_only_where_the_policy_limits_it() -> None:
         "provider:carrier",
     )
     bare = replace(FACTS, application="plain", sender="ACME", recipient="+447700900123")
-    assert flow_of(POLICY, bare).scopes == ("tenant:acme", "route:main", "provider:carrier")
+    assert flow_of(POLICY, bare).scopes == ("tenant:acme", "application:acme/plain", "route:main", "provider:carrier")
+
+
+def test_application_and_route_stand_in_it_whether_limited_or_not() -> None:
+    unlimited = replace(POLICY, routes={"main": replace(POLICY.routes["main"], limits=None)})
+    own = replace(FACTS, application="never-heard-of")
+    assert {"application:acme/never-heard-of", "route:main"} < set(flow_of(unlimited, own).scopes)
 
 
 def test_messages_with_the_same_limits_share_a_flow() -> None:
@@ -46,10 +52,10 @@ def test_messages_with_the_same_limits_share_a_flow() -> None:
 
 
 def test_what_is_kept_of_one_policy_never_answers_for_another() -> None:
-    unlimited = replace(POLICY, routes={"main": replace(POLICY.routes["main"], limits=None)})
-    assert "route:main" in flow_of(POLICY, FACTS).scopes
-    assert "route:main" not in flow_of(unlimited, FACTS).scopes
-    assert "route:main" in flow_of(POLICY, FACTS).scopes
+    unlimited = replace(POLICY, destinations={"italy": replace(POLICY.destinations["italy"], limits=None)})
+    assert "destination:italy" in flow_of(POLICY, FACTS).scopes
+    assert "destination:italy" not in flow_of(unlimited, FACTS).scopes
+    assert "destination:italy" in flow_of(POLICY, FACTS).scopes
 
 
 def test_a_band_is_an_octave_of_the_time_to_live() -> None:
