@@ -114,7 +114,10 @@ class Metrics:
             "receipt_inbox_oldest_seconds", "Age of the oldest receipt not merged yet."
         )
         self.receipt_coverage_ratio = _gauge(
-            "receipt_coverage_ratio", "Share of sent messages with a final receipt.", "provider"
+            "receipt_coverage_ratio", "Share of messages sent 6 to 48 hours ago with a final receipt.", "provider"
+        )
+        self.receipt_delivered_ratio = _gauge(
+            "receipt_delivered_ratio", "Of these messages with a final receipt: share delivered.", "provider"
         )
         self.inbound_total = _counter("inbound_total", "Texts of handsets that were handed over.", "outcome")
         self.callbacks_total = _counter("callbacks_total", "Tries of callbacks.", "outcome")

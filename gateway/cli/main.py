@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from gateway.cli import accounts, messages, policies, roles, running
+from gateway.cli import accounts, coverage, messages, policies, roles, running
 from gateway.cli.output import Failed, tell_error
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ running.register(app)
 accounts.register(app)
 policies.register(app)
 messages.register(app)
+coverage.register(app)
 
 
 def main() -> None:

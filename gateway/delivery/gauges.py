@@ -8,7 +8,8 @@ from typing import Final
 
 from gateway.delivery.pacing import repeat
 from gateway.domain import states
-from gateway.ledger import callback_lines, depths
+from gateway.domain.coverage import HOUR_MS, OLD_MS, YOUNG_MS
+from gateway.ledger import callback_lines, coverage, depths
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
 from scheduler.core.asks import IndexReport, LineReport
@@ -42,6 +43,7 @@ class Gauges:
 
     async def lines(self) -> float:
         """The receipt inbox and the callback lines."""
+        began_mono = self._rt.clock.now_mono()
         async with self._rt.pool.acquire() as conn:
             found = await depths.inbox(conn)
             owed, owed_since = await callback_lines.backlog(conn)
@@ -49,26 +51,38 @@ class Gauges:
         metrics.receipt_inbox_oldest_seconds.set(self._age_s(found.oldest_at))
         metrics.callback_backlog.set(owed)
         metrics.callback_oldest_seconds.set(self._age_s(owed_since))
-        return LINES_S
+        return paced_s(LINES_S, self._rt.clock.now_mono() - began_mono)
 
     async def ages(self) -> float:
-        """The oldest message of each status that is not final."""
+        """The oldest message of each status that is not final: that every accepted message ends."""
+        began_mono = self._rt.clock.now_mono()
         async with self._rt.pool.acquire() as conn:
             oldest = await depths.oldest_by_status(conn)
         for status in sorted(states.OPEN):
             metrics.messages_oldest_seconds.labels(status).set(self._age_s(oldest.get(status)))
-        return AGES_S
+        return paced_s(AGES_S, self._rt.clock.now_mono() - began_mono)
 
     async def coverage(self) -> float:
-        """Receipts per provider."""
+        """Share of what each provider was sent 6 to 48 hours ago with a final receipt, and of these the delivered."""
+        now_at = self._rt.clock.now_at()
         async with self._rt.pool.acquire() as conn:
-            shares = await depths.coverage(conn, self._rt.clock.now_at())
-        for provider, share in shares.items():
-            metrics.receipt_coverage_ratio.labels(provider).set(share)
+            found = await coverage.sums(conn, now_at - OLD_MS, now_at - YOUNG_MS - HOUR_MS + 1)
+        metrics.receipt_coverage_ratio.clear()
+        metrics.receipt_delivered_ratio.clear()
+        for provider, counts in found.items():
+            if counts.coverage is not None:
+                metrics.receipt_coverage_ratio.labels(provider).set(counts.coverage)
+            if counts.delivery is not None:
+                metrics.receipt_delivered_ratio.labels(provider).set(counts.delivery)
         return COVERAGE_S
 
     def _age_s(self, since_at: int | None) -> float:
         return 0.0 if since_at is None else max(0, self._rt.clock.now_at() - since_at) / 1000
+
+
+def paced_s(least_s: float, took_s: float) -> float:
+    """Seconds until the next look at something whose cost grows with what waits: looking takes 2 % of the time."""
+    return max(least_s, 50 * took_s)
 
 
 def show_queues(report: IndexReport) -> None:

@@ -121,6 +121,14 @@ def settle(status: str, error_code: str | None, word: NetworkWord | None, *, cut
     return Settled(after, corrected=states.is_final(status))
 
 
+def retract(status: str, word: NetworkWord | None) -> Settled | None:
+    """The status after receipts were taken from a message, or None where what is left decides the same."""
+    if word is not None and word.decided:
+        return settle(status, None, word, cut_off=False)
+    after = states.transition(status, "retract")
+    return None if after is None else Settled(after, corrected=True)
+
+
 def _word(fact: Fact, *, decided: bool, conflict: bool) -> NetworkWord:
     return NetworkWord(
         state=fact.state,

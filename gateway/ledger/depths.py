@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
-from uuid import UUID
+from typing import Any
 
 import asyncpg
-
-from gateway.domain.ids import uuid7
 
 _INBOX = "SELECT count(*) AS rows, min(received_at) AS oldest_at FROM receipts WHERE merged_at IS NULL"
 _OLDEST = """
@@ -19,19 +15,6 @@ _OLDEST_SENDING = """
 SELECT min(m.created_at) FROM attempts a JOIN messages m ON m.day = a.day AND m.id = a.id
 WHERE a.outcome IS NULL AND m.status = 'queued'
 """
-# The newest of those that are old enough to have their receipt, from two days of partitions at most.
-_COVERAGE = """
-SELECT provider, count(*) AS sent, count(*) FILTER (WHERE status IN ('delivered', 'undelivered')) AS decided
-FROM (
-    SELECT provider, status FROM messages
-    WHERE day BETWEEN $1 AND $2 AND id < $3 AND status IN ('sent', 'delivered', 'undelivered', 'unknown')
-    ORDER BY day DESC, id DESC
-    LIMIT $4
-) AS newest
-GROUP BY provider
-"""
-COVERAGE_SAMPLE: Final = 20_000
-SETTLED_MS: Final = 600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +38,3 @@ async def oldest_by_status(conn: asyncpg.Connection[Any]) -> dict[str, int]:
     if sending is not None:
         oldest["sending"] = sending
     return oldest
-
-
-async def coverage(conn: asyncpg.Connection[Any], now_at: int) -> dict[str, float]:
-    """Share of each provider's newest sent messages (older than ten minutes) that have a final receipt."""
-    until_at = now_at - SETTLED_MS
-    last: UUID = uuid7(until_at, bytes(10))
-    today = datetime.fromtimestamp(now_at / 1000, UTC).date()
-    rows = await conn.fetch(_COVERAGE, today - timedelta(days=1), today, last, COVERAGE_SAMPLE)
-    return {row["provider"]: row["decided"] / row["sent"] for row in rows}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
@@ -13,7 +13,7 @@ import asyncpg
 import orjson
 
 from gateway.domain import states
-from gateway.domain.folding import PROVING_WORDS, UNTOUCHED, Fact, NetworkWord, Settled, fold, settle
+from gateway.domain.folding import PROVING_WORDS, UNTOUCHED, Fact, Settled, fold, retract, settle
 from gateway.ledger.callback_lines import CORRECTED, add_events, event_of
 from gateway.ledger.coverage import Deltas, Tally
 from gateway.ledger.message_rows import LOCK_MESSAGES
@@ -84,20 +84,50 @@ async def refold(
 
     `cut_off`: their wait for receipts is over.
     """
+
+    def judge(row: Mapping[str, Any], facts: Sequence[Fact]) -> Mapping[str, Any] | None:
+        over = cut_off or (states.is_final(row["status"]) and row["status"] != states.FAILED)
+        word = fold(facts, parts_expected(policy, row), cut_off=over)
+        outcome = settle(row["status"], (row["error"] or {}).get("code"), word, cut_off=over)
+        return _after(row, row["delivery"] if word is None else word.stored(), outcome, now_at)
+
+    return await _apply(conn, policy, rows, judge, now_at)
+
+
+async def unfold(
+    conn: asyncpg.Connection[asyncpg.Record], policy: Policy, rows: Sequence[Mapping[str, Any]], now_at: int
+) -> Refolded:
+    """Fold locked messages anew after receipts were taken from them: what is not decided any more waits again."""
+
+    def judge(row: Mapping[str, Any], facts: Sequence[Fact]) -> Mapping[str, Any] | None:
+        word = fold(facts, parts_expected(policy, row), cut_off=False)
+        after = _after(row, None if word is None else word.stored(), retract(row["status"], word), now_at)
+        if after is not None and after["status"] == states.SENT and row["status"] != states.SENT:
+            return {**after, "final_at": None, "sweep_at": now_at + policy.receipts.cutoff_ms}
+        return after
+
+    return await _apply(conn, policy, rows, judge, now_at)
+
+
+async def _apply(
+    conn: asyncpg.Connection[asyncpg.Record],
+    policy: Policy,
+    rows: Sequence[Mapping[str, Any]],
+    judge: Callable[[Mapping[str, Any], Sequence[Fact]], Mapping[str, Any] | None],
+    now_at: int,
+) -> Refolded:
+    """Write what `judge` makes of each row and its receipts."""
     rows = [row for row in rows if row["status"] not in UNTOUCHED]
     facts = await _facts(conn, [row["id"] for row in rows])
     written: list[tuple[Mapping[str, Any], int]] = []
     settled: list[tuple[Mapping[str, Any], Settled]] = []
     for row in rows:
-        over = cut_off or (states.is_final(row["status"]) and row["status"] != states.FAILED)
-        word = fold(facts[row["id"]], parts_expected(policy, row), cut_off=over)
-        outcome = settle(row["status"], (row["error"] or {}).get("code"), word, cut_off=over)
-        after = _after(row, word, outcome, now_at)
+        after = judge(row, facts[row["id"]])
         if after is None:
             continue
-        written.append((after, 0 if outcome is None else 1))
-        if outcome is not None:
-            settled.append((after, outcome))
+        written.append((after, after["version"] - row["version"]))
+        if after["status"] != row["status"]:
+            settled.append((after, Settled(after["status"], corrected=states.is_final(row["status"]))))
     await _write(conn, written, now_at)
     await _tell_timeline(conn, rows, settled, now_at)
     notices = await add_events(conn, policy, [(row, _event(change)) for row, change in settled], now_at)
@@ -121,18 +151,18 @@ def _event(change: Settled) -> str:
 
 
 def _after(
-    row: Mapping[str, Any], word: NetworkWord | None, outcome: Settled | None, now_at: int
+    row: Mapping[str, Any], delivery: Mapping[str, Any] | None, outcome: Settled | None, now_at: int
 ) -> Mapping[str, Any] | None:
-    delivery = row["delivery"] if word is None else word.stored()
+    state = None if delivery is None else delivery["state"]
     if outcome is None:
         if delivery == row["delivery"]:
             return None
-        return {**row, "delivery": delivery, "network_state": delivery["state"]}
+        return {**row, "delivery": delivery, "network_state": state}
     return {
         **row,
         "status": outcome.status,
         "version": row["version"] + 1,
-        "network_state": None if delivery is None else delivery["state"],
+        "network_state": state,
         "delivery": delivery,
         "error": None,
         "final_at": now_at,

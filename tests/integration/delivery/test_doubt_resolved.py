@@ -132,6 +132,54 @@ async def test_one_of_two_whose_answer_comes_after_all_frees_the_other(world: Wo
     assert (await world.status(first), await world.status(second)) == ("sent", "delivered")
 
 
+@pytest.mark.parametrize("word", ["delivered", "undeliverable", "enroute"])
+async def test_a_late_answer_with_another_id_undoes_the_match(world: World, word: str) -> None:
+    """The receipt was another message's: it goes back into the inbox, the message waits for its own."""
+    message = await doubt(world)
+    await world.receipt(word, "X1")
+    await merge(world)
+    assert await world.status(message) != "unconfirmed"
+    before = (await world.row(message))["version"]
+    late = ending(world, message, outcomes.ACCEPTED, accepted_parts=1, carrier_ids=[(1, "Y1")], late=True)
+    await end(world, late)
+    row = await world.row(message)
+    assert (row["status"], row["delivery"], row["network_state"], row["final_at"]) == ("sent", None, None, None)
+    assert row["sweep_at"] > world.clock.now_at()
+    if word != "enroute":
+        assert row["version"] == before + 1
+        assert (await world.events(message))[-1] == ("message.corrected", before + 1)
+    bound = await world.pool.fetch("SELECT carrier_id FROM carrier_ids WHERE id = $1", message)
+    assert [one["carrier_id"] for one in bound] == ["Y1"]
+    stray = await world.pool.fetchrow("SELECT message_id, merged_at, next_try_at FROM receipts")
+    assert (stray["message_id"], stray["merged_at"]) == (None, None) and stray["next_try_at"] is not None
+    await world.receipt("undeliverable", "Y1")
+    await merge(world)
+    row = await world.row(message)
+    assert (row["status"], row["delivery"]["conflict"]) == ("undelivered", False)
+    assert await world.pool.fetchval("SELECT message_id FROM receipts WHERE carrier_id = 'X1'") is None
+
+
+async def test_the_receipt_that_was_given_back_finds_its_own_message(world: World) -> None:
+    first = await doubt(world)
+    await world.receipt("delivered", "X1")
+    await merge(world)
+    second = await world.sent("X1", recipient="+447700900123")
+    late = ending(world, first, outcomes.ACCEPTED, accepted_parts=1, carrier_ids=[(1, "Y1")], late=True)
+    await end(world, late)
+    await merge(world, FAIR_MS + 1_000)
+    assert (await world.status(first), await world.status(second)) == ("sent", "delivered")
+
+
+async def test_a_late_answer_with_the_same_id_changes_nothing(world: World) -> None:
+    message = await doubt(world)
+    await world.receipt("delivered", "X1")
+    await merge(world)
+    late = ending(world, message, outcomes.ACCEPTED, accepted_parts=1, carrier_ids=[(1, "X1")], late=True)
+    await end(world, late)
+    row = await world.row(message)
+    assert (row["status"], row["version"]) == ("delivered", 3)
+
+
 async def test_a_late_refusal_ends_the_doubt_too(world: World) -> None:
     message = await doubt(world)
     await end(world, ending(world, message, outcomes.NEVER, late=True, command_status=0x45))
