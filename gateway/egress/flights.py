@@ -55,12 +55,14 @@ class Flight:
     pdus: list[tuple[int, SubmitSm]]
     parts_total: int
     reference: int | None = None
+    route: str = ""
     accepted: set[int] = field(default_factory=set)
     carrier_ids: list[tuple[int, str]] = field(default_factory=list)
     doubts: set[int] = field(default_factory=set)
     refused: dict[int, int] = field(default_factory=dict)
     position: int = 0
     due_mono: float = 0.0
+    begun_mono: float = 0.0
     pending: int = 0
     written_at: int | None = None
     outcome: str = outcomes.GIVEN_BACK

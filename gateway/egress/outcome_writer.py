@@ -56,6 +56,8 @@ class OutcomeWriter:
 
     def __init__(self, parts: WriterParts) -> None:
         self.held: set[UUID] = set()
+        self.reported = 0  # endings so far
+        self.settled = 0  # how many of them are stored, and in the queue again where they belong
         self._parts = parts
         self._rounds = Rounds(parts.clock)
         self._waiting: deque[Closing] = deque()
@@ -75,6 +77,7 @@ class OutcomeWriter:
 
     def close(self, closing: Closing) -> None:
         """Queues one ending."""
+        self.reported += 1
         self._waiting.append(closing)
         self._idle.clear()
         self._wake.set()
@@ -106,6 +109,7 @@ class OutcomeWriter:
             except BaseException:
                 self._waiting.extendleft(reversed(batch))
                 raise
+            self.settled += len(batch)
             await self._report_answered()
             if not self._waiting and not self._answered:
                 self._wake.clear()

@@ -8,27 +8,34 @@ from contextlib import suppress
 from typing import Any, Final
 
 from gateway import logs
+from gateway.egress.accounts import Accounts, account_of
 from gateway.egress.claimer import Claimer, ClaimerParts, claim_line
+from gateway.egress.health import HealthReporter
 from gateway.egress.inbox_writer import InboxWriter
 from gateway.egress.outcome_writer import OutcomeWriter, WriterParts, hand_on
 from gateway.egress.owner import Owner
 from gateway.egress.roster import plan
 from gateway.egress.session_line import LineParts, SessionLine
+from gateway.egress.shares import RetryShares
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.egress.submissions import References
 from gateway.ledger import owners
 from gateway.ledger.claims import PLANNER_SETTINGS
 from gateway.ledger.outcomes import Bench
+from gateway.ledger.session_orders import Orders, read_orders
 from gateway.policy.rules.snapshot import Policy, Session
 from gateway.policy.rules.tuning import tuning_of
 from gateway.runtime import Runtime
+from gateway.telemetry import metrics
 from scheduler.store.scheduler import IndexUnavailable
 from smpp.protocol.pdu import DataSm, DeliverSm
+from smpp.protocol.status import NAMES, Consequence
 
 LOOK_S: Final = 1.0
 BURY_EVERY: Final = 2  # looks
 OWN_CHECK_EVERY: Final = 10
 FLUSH_S: Final = 5.0
+ROUTE_REST_MS: Final = 60_000
 _log = logs.get("egress")
 
 
@@ -70,6 +77,10 @@ class Egress:
             )
         )
         self._inbox = InboxWriter(rt.clock, self._inbox_line)
+        self._accounts = Accounts(self._owner)
+        self._health = HealthReporter(rt.scheduler, rt.clock.now_mono)
+        self._shares = RetryShares(rt.clock.now_mono)
+        self._orders = Orders()
 
     async def run(self) -> None:
         """The whole life of the role."""
@@ -82,6 +93,7 @@ class Egress:
             rt.spawn(self._writer.run(), "outcomes"),
             rt.spawn(self._claimer.run(), "claims"),
             rt.spawn(self._inbox.run(), "inbox"),
+            rt.spawn(self._health.run(), "health"),
         ]
         self._owner.on_reconnect(self._own_claims_due)
         rt.policies.on_change(self._policy_changed)
@@ -103,6 +115,7 @@ class Egress:
         try:
             conn = await self._side.connection()
             members = await owners.members(conn)
+            self._orders = await read_orders(conn)
         except STORE_ERRORS as fault:
             self._side.drop()
             _log.warning("roster_unreadable", error=type(fault).__name__)
@@ -116,6 +129,7 @@ class Egress:
             for name in orders.give_up:
                 self._give_up(name)
             await self._take(orders.take, orders.room, wanted)
+        self._give_orders()
         if self._looks % BURY_EVERY == 0:
             await self._bury()
         if self._check_own or self._looks % OWN_CHECK_EVERY == 0:
@@ -151,10 +165,15 @@ class Egress:
             writer=self._writer,
             clock=self._rt.clock,
             owner=self._owner,
+            accounts=self._accounts,
+            health=self._health,
             policies=self._rt.policies,
+            pepper=self._rt.pepper,
             delivered=self._delivered,
+            held_elsewhere=self._held_elsewhere,
         )
         line = SessionLine(session, parts)
+        line.order(self._orders.modes.get(session.name))
         self._lines[session.name] = line
         line.start(self._rt.spawn)
 
@@ -197,7 +216,35 @@ class Egress:
                 line.abandon()
                 self._rt.spawn(line.stop(0.0), f"abandon {name}")
 
+    def _give_orders(self) -> None:
+        """What operators want of the sessions that are ours."""
+        for name, line in self._lines.items():
+            line.order(self._orders.modes.get(name))
+            if 0 < line.refused_at < self._orders.resumed_at.get(name, 0):
+                line.try_again()
+
+    def _held_elsewhere(self, line: SessionLine, said: Consequence, status: int, route: str) -> None:
+        """A refusal that concerns the whole account, or the route: others than this session rest."""
+        name = NAMES.get(status, f"0x{status:08x}")
+        if said.holds == "account":
+            self._accounts.refuse(line.session)
+            account = account_of(line.session)
+            for each in self._lines.values():
+                if account_of(each.session) == account:
+                    each.stop_trying(f"account refused: {name}")
+        elif said.holds == "route" and route:
+            metrics.route_holds_total.labels(route, name).inc()
+            _log.error("route_rests", route=route, status=name, rest_ms=ROUTE_REST_MS)
+            self._rt.spawn(self._rest_route(route), f"rest {route}")
+
+    async def _rest_route(self, route: str) -> None:
+        try:
+            await self._rt.scheduler.pause(f"route:{route}", self._rt.clock.now_at() + ROUTE_REST_MS)
+        except IndexUnavailable as fault:
+            _log.warning("route_not_paused", route=route, reason=fault.reason)
+
     def _policy_changed(self, _policy: Policy) -> None:
+        self._accounts.forgive_all()
         for name, line in list(self._lines.items()):
             if line.state == "refused":  # what refused it may have been put right
                 del self._lines[name]
@@ -280,6 +327,7 @@ class Egress:
         sessions: dict[str, Any] = {name: line.report() for name, line in self._lines.items()}
         self._rt.report["sessions"] = sessions
         self._rt.report["holds"] = sorted(self._owner.held)
+        self._shares.look()
         bound = any(line.state == "bound" for line in self._lines.values())
         waits = bool(self._lines) and not bound
         self._rt.report["not_ready"] = "no session is bound" if waits else None

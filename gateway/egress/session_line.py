@@ -1,55 +1,62 @@
-"""One SMPP session of this process: bind, keep bound, take work, write it, leave in good order.
+"""One SMPP session of this process: take work while bound, write it, obey orders by hand, leave in good order.
 
-Reconnects wait a full-jitter back-off, before the first try too; one bind attempt at a time per account
-(reliability.md section 4). A refusal of the credentials stops it until the policy changes.
+`binder` keeps it bound; what the carrier or an operator says about the session as a whole is carried out here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
-import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway import logs
 from gateway.clock import Clock
+from gateway.egress.accounts import Accounts
+from gateway.egress.binder import STATES, Binder, BinderParts
 from gateway.egress.claimer import Claimer
 from gateway.egress.flights import Part
+from gateway.egress.health import HealthReporter, Load, Member
 from gateway.egress.outcome_writer import OutcomeWriter
 from gateway.egress.owner import Owner
 from gateway.egress.pacing import Pacer
 from gateway.egress.pump import Orders, Pump
 from gateway.egress.stock import Stock, StockParts
-from gateway.egress.tls import tls_context
+from gateway.egress.tallies import Tally
+from gateway.ledger.session_orders import DRAIN
 from gateway.policy.holder import PolicyHolder
-from gateway.policy.rules.snapshot import Policy, Ramp, Session, StatusOverride
-from gateway.policy.secrets import SecretMissing, resolve
+from gateway.policy.rules.snapshot import Policy, Ramp, Session
 from gateway.telemetry import metrics
+from scheduler.core.asks import Health
 from scheduler.store.scheduler import IndexUnavailable, Scheduler
-from smpp.link import BindRefused, Connection, LinkLost, LinkSettings, connect
-from smpp.protocol.errors import PduInvalid
+from smpp.link import Connection
 from smpp.protocol.pdu import DataSm, DeliverSm, Pdu
-from smpp.protocol.status import NAMES, Consequence, consequence
+from smpp.protocol.status import NAMES, Consequence
 
-STATES: Final = ("waiting", "connecting", "bound", "resting", "refused", "leaving", "closed")
 _REST_S: Final = 5.0
-_ACCOUNT_WAIT_S: Final = 0.2
+_ANSWERS_S: Final = 2.0
 _log = logs.get("egress.session")
 
 
 @dataclass(frozen=True, slots=True)
 class LineParts:
-    """What a session works with; `delivered` takes what the carrier delivers on it."""
+    """What a session works with; `delivered` takes what the carrier delivers on it.
+
+    `held_elsewhere` hears of refusals that concern more than the session: the route or the whole account.
+    """
 
     scheduler: Scheduler
     claimer: Claimer
     writer: OutcomeWriter
     clock: Clock
     owner: Owner
+    accounts: Accounts
+    health: HealthReporter
     policies: PolicyHolder
+    pepper: bytes
     delivered: Callable[[SessionLine, DeliverSm | DataSm], None]
+    held_elsewhere: Callable[[SessionLine, Consequence, int, str], None]
 
 
 class SessionLine:
@@ -60,50 +67,68 @@ class SessionLine:
         self.link: Connection | None = None
         self.state = "waiting"
         self._parts = parts
+        self._mode: str | None = None  # what an operator ordered: pause, drain
         limits = session.limits
         self._pacer = Pacer(limits.rate_per_s if limits is not None else None)
-        orders = Orders(
-            close=parts.writer.close,
-            answered=parts.writer.answered,
-            hungry=self._notice,
-            held=self._held,
-            may_write=parts.owner.may_write,
-        )
-        self.pump = Pump(session.provider, session.name, parts.clock, self._pacer, orders)
+        tally = Tally(parts.pepper)
+        self._member = Member(session.provider, session.name, tally, self)
+        self.pump = Pump(session, parts.clock, self._pacer, tally, self._orders())
         self._stock = Stock(
             session.provider,
             session.name,
             session.window,
             StockParts(parts.scheduler, parts.claimer, parts.writer, parts.clock, parts.policies, self.pump),
         )
-        self._lost = asyncio.Event()
-        self._leaving = asyncio.Event()
+        self._binder = Binder(session, BinderParts(parts.accounts, parts.policies, parts.clock), self)
         self._abandoned = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    @property
+    def refused_at(self) -> int:
+        """When a refusal stopped it (queue's clock), 0 while none did: an order to resume counts when it is later."""
+        return self._binder.refused_at
+
+    def _orders(self) -> Orders:
+        parts = self._parts
+        return Orders(
+            close=parts.writer.close,
+            answered=parts.writer.answered,
+            hungry=self._notice,
+            held=self._held,
+            may_write=parts.owner.may_write,
+            counted=parts.health.notice,
+            ticket=lambda: parts.writer.reported,
+            claiming=lambda: self._stock.claiming,
+        )
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     def start(self, spawn: Callable[[Any, str], asyncio.Task[Any]]) -> None:
         """Starts binding and leasing."""
         name = self.session.name
-        self._tasks = [spawn(self._keep_bound(), f"bind {name}"), spawn(self._stock.run(), f"stock {name}")]
+        self._parts.health.join(self._member)
+        self._tasks = [spawn(self._binder.run(), f"bind {name}"), spawn(self._stock.run(), f"stock {name}")]
 
     async def stop(self, drain_s: float) -> None:
         """Leaves in good order: no lease, nothing ready kept, answers awaited up to `drain_s`, unbind."""
-        self._enter("leaving")
-        self._leaving.set()
-        self._stock.close()
-        await self._settle_claims(drain_s)
-        self.pump.give_back()
-        link = self.link
-        if link is not None:
-            await link.unbind(drain_s)
+        self.enter("leaving")
+        self._binder.leave()
+        await self._leave_link(self.link, drain_s)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._parts.health.leave(self._member)
         if not self._abandoned:
             await self._forget()
-        self._enter("closed")
+        self.enter("closed")
+
+    async def _leave_link(self, link: Connection | None, answers_s: float) -> None:
+        """Takes no more work, gives back what has not begun, awaits answers, unbinds."""
+        self._stock.close()
+        await self._settle_claims(answers_s)
+        self.pump.give_back()
+        if link is not None:
+            await link.unbind(answers_s)
 
     async def _forget(self) -> None:
         try:
@@ -114,10 +139,42 @@ class SessionLine:
     def abandon(self) -> None:
         """Drops the link at once: the lock is gone and another process may bind, and speak for the session."""
         self._abandoned = True
-        self._leaving.set()
+        self._binder.leave()
         self._stock.close()
         if self.link is not None:
             self.link.close()
+
+    def order(self, mode: str | None) -> None:
+        """What an operator wants now: None (work), `pause` (stay bound, take no work) or `drain` (unbind, stay down).
+
+        What is in flight is finished in either case.
+        """
+        if mode == self._mode:
+            return
+        _log.info("session_ordered", session=self.session.name, mode=mode or "resume")
+        self._mode = mode
+        self._binder.drain(mode == DRAIN)
+        link = self.link
+        if link is None:
+            return
+        if mode is None:
+            self._begin(self._take_up(link), "resume")
+        elif mode == DRAIN:
+            self._begin(self._leave_link(link, self.session.response_timeout_ms / 1000), "drain")
+        else:
+            self._begin(self._put_down(), "pause")
+
+    def try_again(self) -> None:
+        """Binds again after a refusal that stopped the session."""
+        self._binder.forgive()
+
+    def stop_trying(self, reason: str) -> None:
+        """The account is refused: this session goes down and does not come back by itself."""
+        self._binder.refuse(reason)
+        if self.link is not None:
+            self.pump.connection = None
+            self.enter("refused")
+            self._begin(self._leave_link(self.link, _ANSWERS_S), "refused")
 
     def report(self) -> dict[str, Any]:
         """What `status` shows of this session."""
@@ -138,6 +195,19 @@ class SessionLine:
             "limit": rate_per_s,
             "last_error": self.pump.last_error,
         }
+
+    # -- what the health reporter asks and tells -----------------------------------------------------------------------
+
+    def load(self, now_mono: float) -> Load:
+        """What this session has in hand."""
+        return Load(self._pacer.measured_per_s, self.pump.waiting, self.pump.unanswered_s(now_mono) * 1000)
+
+    def healthy(self, health: Health, asked_less: bool) -> None:
+        """The scheduler's verdict: what is held here follows it, and goes back where a breaker is open."""
+        if health.breaker == "open":
+            self.pump.give_back_ready()
+        if asked_less and health.rate_per_s is not None and health.rate_share < 1:
+            self._pacer.follow(health.rate_per_s, self._parts.clock.now_mono())
 
     # -- the link's handler --------------------------------------------------------------------------------------------
 
@@ -166,126 +236,64 @@ class SessionLine:
         self._stock.close()
         self.pump.lost(tokens)
         self.pump.last_error = reason
-        self._lost.set()
+        self._binder.lost()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    async def _keep_bound(self) -> None:
-        tries = 0
-        while not self._leaving.is_set():
-            await self._back_off(tries)
-            if self._leaving.is_set():
-                return
-            tries += 1
-            refused = await self._try()
-            if refused is not None and refused.stop:
-                self._enter("refused")
-                await self._leaving.wait()
-                return
-            if self.link is None:
-                continue
-            tries = 0
-            await self._lost.wait()
-            await self._tell_down()
-            if not self._leaving.is_set():
-                metrics.reconnects_total.labels(self.session.name).inc()
-                _log.warning("session_lost", session=self.session.name, reason=self.pump.last_error)
-
-    async def _back_off(self, tries: int) -> None:
-        """Full jitter, the first try included: many processes that start together must not bind together."""
-        self._enter("waiting")
-        ceiling_ms = min(self.session.reconnect_max_ms, self.session.reconnect_base_ms << min(tries, 16))
-        try:
-            await asyncio.wait_for(self._leaving.wait(), random.uniform(0.0, ceiling_ms / 1000))
-        except TimeoutError:
-            return
-
-    async def _try(self) -> Consequence | None:
-        """One connection and bind; the refusal's consequence where the carrier refused."""
-        if not self._parts.owner.may_write():
-            return None
-        account = f"{self.session.host}:{self.session.port}:{self.session.system_id}"
-        while not await self._parts.owner.take_account(account):
-            if self._leaving.is_set() or not self._parts.owner.may_write():
-                return None
-            await asyncio.sleep(random.uniform(_ACCOUNT_WAIT_S / 2, _ACCOUNT_WAIT_S))
-        try:
-            await self._bind()
-        except BindRefused as refusal:
-            name = NAMES.get(refusal.command_status, f"0x{refusal.command_status:08x}")
-            self.pump.last_error = f"bind refused: {name}"
-            _log.error("bind_refused", session=self.session.name, status=name)
-            return consequence(refusal.command_status, self._status_overrides())
-        except SecretMissing:
-            self.pump.last_error = "the password cannot be resolved"
-            _log.error("bind_without_password", session=self.session.name)
-        except PduInvalid:
-            self.pump.last_error = "a bind field does not fit"
-            _log.error("bind_field_invalid", session=self.session.name)
-        except (LinkLost, OSError, TimeoutError) as fault:
-            self.pump.last_error = f"connect failed: {type(fault).__name__}"
-            _log.warning("bind_failed", session=self.session.name, error=type(fault).__name__)
-        finally:
-            await self._parts.owner.release_account(account)
-        return None
-
-    def _status_overrides(self) -> Mapping[int, StatusOverride]:
-        provider = self._parts.policies.current.providers.get(self.session.provider)
-        return {} if provider is None else provider.dialect.status_overrides
-
-    async def _bind(self) -> None:
-        self._enter("connecting")
-        session = self.session
-        password = resolve(session.password)
-        tls: ssl.SSLContext | None = tls_context(session.tls) if session.tls is not None else None
-        settings = LinkSettings(
-            window=session.window,
-            enquire_link_s=session.enquire_link_ms / 1000,
-            response_timeout_s=session.response_timeout_ms / 1000,
-            inactivity_s=session.inactivity_ms / 1000,
-        )
-        self._lost.clear()
-        link = await connect(session.host, session.port, tls=tls, settings=settings, handler=self)
-        try:
-            await link.bind(session.bind, session.system_id, password, session.system_type)
-        except BaseException:
-            link.close()
-            raise
-        if self._lost.is_set() or self._leaving.is_set():
-            link.close()
-            return
-        await self._opened(link)
-
-    async def _opened(self, link: Connection) -> None:
+    async def opened(self, link: Connection) -> None:
+        """A bind succeeded."""
         self.link = link
         self.pump.last_error = None
         self.pump.answered_mono = self._parts.clock.now_mono()
-        self._enter("bound")
         _log.info("session_bound", session=self.session.name, provider=self.session.provider)
+        self.apply(self._parts.policies.current)
+        if self._mode is None:
+            await self._take_up(link)
+        elif self._mode == DRAIN:
+            self._begin(self._leave_link(link, _ANSWERS_S), "drain")
+        else:
+            self.enter("paused")
+
+    async def closed(self) -> None:
+        """The link has ended."""
+        await self._tell_down()
+        if not self._binder.leaving.is_set() and not self._binder.drained:
+            _log.warning("session_lost", session=self.session.name, reason=self.pump.last_error)
+
+    def tell(self, fault: str) -> None:
+        """Why there is no link, for `status`."""
+        self.pump.last_error = fault
+
+    async def _take_up(self, link: Connection) -> None:
+        """The session takes work: asks for wakes, starts the ramp of a fresh bind (contract section 3), leases."""
+        self.enter("bound")
         if self.session.bind == "receiver":
             return
-        self._refresh()
-        try:
-            await self._tell_up()
-        except IndexUnavailable as fault:
-            # Without a wake list the loop still looks once a second.
-            _log.warning("session_not_registered", session=self.session.name, reason=fault.reason)
-        if self.link is link:
-            self.pump.connection = link
-            self._stock.open()
-
-    async def _tell_up(self) -> None:
-        """Asks for wakes and starts the ramp of a fresh bind (contract section 3, `ramp`)."""
         provider, name = self.session.provider, self.session.name
         carrier = self._parts.policies.current.providers.get(provider)
         ramp = carrier.ramp if carrier is not None else Ramp()
-        await self._parts.scheduler.register_session(provider, name)
-        await self._parts.scheduler.session_up(provider, name, ramp.start, ramp.double_every_ms)
+        try:
+            await self._parts.scheduler.register_session(provider, name)
+            await self._parts.scheduler.session_up(provider, name, ramp.start, ramp.double_every_ms)
+        except IndexUnavailable as fault:
+            # Without a wake list the loop still looks once a second.
+            _log.warning("session_not_registered", session=name, reason=fault.reason)
+        if self.link is link and self._mode is None:
+            self.pump.connection = link
+            self._stock.open()
+
+    async def _put_down(self) -> None:
+        """The session takes no more work; what has not begun goes back, what is in flight is finished."""
+        self.enter("paused")
+        self._stock.close()
+        await self._settle_claims(_ANSWERS_S)
+        self.pump.give_back_ready()
+        await self._tell_down()
 
     async def _tell_down(self) -> None:
         """The door must know when a provider has no session left."""
-        if self._leaving.is_set():
-            return  # `stop` forgets the session altogether
+        if self._binder.leaving.is_set() or self.session.bind == "receiver":
+            return  # `stop` forgets the session altogether; a receiver never took work
         try:
             await self._parts.scheduler.session_down(self.session.provider, self.session.name)
         except IndexUnavailable as fault:
@@ -297,9 +305,6 @@ class SessionLine:
         if provider is not None:
             self.pump.dialect = provider.dialect
 
-    def _refresh(self) -> None:
-        self.apply(self._parts.policies.current)
-
     async def _settle_claims(self, timeout_s: float) -> None:
         """Claims that are under way come back into the pump first, so that they can be given back from there."""
         try:
@@ -310,25 +315,35 @@ class SessionLine:
     def _notice(self) -> None:
         self._stock.notice()
 
-    def _held(self, said: Consequence, status: int) -> None:
-        """The link or the account is at fault, not the message: rest, rebind or stop (reliability.md 3.2, class S)."""
-        self._stock.close()
-        _log.error("session_held", session=self.session.name, status=NAMES.get(status, f"0x{status:08x}"))
-        if said.stop:
-            self._leaving.set()
-            self._enter("refused")
+    def _held(self, said: Consequence, status: int, route: str) -> None:
+        """The link, the route or the account is at fault, not the message (reliability.md 3.2)."""
+        name = NAMES.get(status, f"0x{status:08x}")
+        _log.error("session_held", session=self.session.name, status=name, holds=said.holds)
+        if said.holds != "session":
+            self._parts.held_elsewhere(self, said, status, route)
+            return
         link = self.link
-        if link is not None:
-            self.pump.connection = None
-            self._enter("refused" if said.stop else "resting")
-            asyncio.get_running_loop().call_later(0.0 if said.stop else _REST_S, self._leave_link, link)
+        if link is None or self.state == "resting":
+            return
+        self._stock.close()
+        self.pump.connection = None
+        self.enter("resting")
+        self._begin(self._rest(link, _REST_S if said.delay_ms is None else said.delay_ms / 1000), "rest")
 
-    def _leave_link(self, link: Connection) -> None:
-        """Ends a link after its answers in flight had time to come; the binder makes a new one."""
-        task = asyncio.get_running_loop().create_task(link.unbind(2.0), name=f"unbind {self.session.name}")
+    async def _rest(self, link: Connection, rest_s: float) -> None:
+        """Answers in flight have time to come, then the link ends; the binder makes a new one."""
+        self.pump.give_back()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._binder.leaving.wait(), rest_s)
+        await link.unbind(_ANSWERS_S)
+
+    def _begin(self, work: Any, word: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=f"{word} {self.session.name}")
+        self._tasks = [one for one in self._tasks if not one.done()]
         self._tasks.append(task)
 
-    def _enter(self, state: str) -> None:
+    def enter(self, state: str) -> None:
+        """Shows the state of the session, one of STATES."""
         if self.state == "closed":
             return
         self.state = state

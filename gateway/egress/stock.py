@@ -17,13 +17,16 @@ from gateway import logs
 from gateway.clock import Clock
 from gateway.egress.claimer import Claimer, Claims
 from gateway.egress.outcome_writer import OutcomeWriter
-from gateway.egress.pump import WRITE_WITHIN_S, Pump
+from gateway.egress.pump import DEADLINES_DOUBTFUL, WRITE_WITHIN_S, Pump
 from gateway.egress.rounds import Rounds
 from gateway.policy.holder import PolicyHolder
-from scheduler.core.asks import LeaseAsk
+from gateway.telemetry import metrics
+from scheduler.core.asks import LeaseAsk, Leased
+from scheduler.core.records import KINDS
 from scheduler.store.scheduler import IndexUnavailable, Scheduler
 
 WANT_MAX: Final = 200
+LIMITS: Final = frozenset({*KINDS, "retry"})
 _READY_MIN: Final = 4
 _STALL_S: Final = 1.0
 _WAIT_MAX_S: Final = 1.0
@@ -55,6 +58,8 @@ class Stock:
         self._hungry = asyncio.Event()
         self._claims = Claims(session, provider, parts.pump)
         self._rounds = Rounds(parts.clock)
+        self._limited = ""
+        self._limited_mono = 0.0
 
     @property
     def claiming(self) -> int:
@@ -97,8 +102,10 @@ class Stock:
                 await asyncio.sleep(random.uniform(0.1, 1.0))
 
     async def _lease(self, want: int) -> None:
-        ask = LeaseAsk(self._provider, self._session, want, want_segments=max(want, 1))
+        without = DEADLINES_DOUBTFUL if self._parts.clock.doubtful else frozenset[str]()
+        ask = LeaseAsk(self._provider, self._session, want, want_segments=max(want, 1), without=without)
         leased = await self._parts.scheduler.lease(ask)
+        self._watch_limit(leased)
         if leased.items or leased.expired:
             self._parts.claimer.ask(self._claims, leased)
             return
@@ -109,6 +116,16 @@ class Stock:
         else:
             await self._parts.scheduler.wait(self._provider, self._session, timeout_s)
 
+    def _watch_limit(self, leased: Leased) -> None:
+        """How long a limit kept this session from everything that waits: told by kind, never by name."""
+        now_mono = self._parts.clock.now_mono()
+        kind = (leased.cause or "").partition(":")[0] if not leased.items else ""
+        limited = kind if kind in LIMITS else ""
+        if self._limited and limited != self._limited:
+            metrics.limit_wait_seconds.labels(self._limited).observe(now_mono - self._limited_mono)
+        if limited != self._limited:
+            self._limited, self._limited_mono = limited, now_mono
+
     def _target(self) -> int:
         """Messages that should be under way or ready: the window and what leaves while a claim is under way."""
         ahead = math.ceil(self._parts.pump.pacer.measured_per_s * self._parts.claimer.latency_s)
@@ -117,8 +134,10 @@ class Stock:
     def _missing(self) -> int:
         pump, now_mono = self._parts.pump, self._parts.clock.now_mono()
         link = pump.connection
-        if link is None or self._parts.writer.is_full or self._parts.clock.doubtful:
+        if link is None or self._parts.writer.is_full:
             return 0
+        if pump.is_resting(now_mono) or self._parts.writer.settled < pump.returns_ticket:
+            return 0  # what the carrier threw back goes first
         if not self._parts.policies.in_step:
             return 0  # another version is in force: this process neither admits nor claims until it has it
         used = self._window - link.window_free

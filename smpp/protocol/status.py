@@ -22,7 +22,7 @@ class Consequence:
     `kind`: accepted; throttle (slow the session, the message keeps place and attempts); later (a delayed retry);
     never (the message is refused for good); hold (the link or account is at fault, the message goes back unspent).
     `delay_ms`: the least delay before the next try, None where the retry rules alone decide.
-    `repeats_max`: how often `later` may be answered before it counts as never; None: as often as attempts allow.
+    `repeats_max`: how often one message may get this answer before it counts as never; None: as attempts allow.
     `holds`: what else should rest (session | route | account). `stop`: no reconnect by itself, a person must look.
     `alert`: our configuration or encoding is to blame.
     """
@@ -50,6 +50,7 @@ LATER = Consequence("later")
 NEVER = Consequence("never")
 NEVER_ALERT = Consequence("never", alert=True)
 HOLD_SESSION = Consequence("hold", holds="session", alert=True)
+HOLD_SESSION_ONCE = Consequence("hold", holds="session", alert=True, repeats_max=1)
 HOLD_ACCOUNT = Consequence("hold", holds="account", stop=True, alert=True)
 ROUTE_REFUSED = Consequence("never", holds="route", alert=True)
 
@@ -57,8 +58,8 @@ ROUTE_REFUSED = Consequence("never", holds="route", alert=True)
 _TABLE: dict[int, tuple[str, str, Consequence]] = {
     0x00: ("ROK", "accepted", ACCEPTED),
     0x01: ("RINVMSGLEN", "message length is invalid", NEVER_ALERT),
-    0x02: ("RINVCMDLEN", "command length is invalid", HOLD_SESSION),
-    0x03: ("RINVCMDID", "command id is invalid", HOLD_SESSION),
+    0x02: ("RINVCMDLEN", "command length is invalid", HOLD_SESSION_ONCE),
+    0x03: ("RINVCMDID", "command id is invalid", HOLD_SESSION_ONCE),
     0x04: ("RINVBNDSTS", "wrong bind state for this command", HOLD_SESSION),
     0x05: ("RALYBND", "already bound", HOLD_SESSION),
     0x06: ("RINVPRTFLG", "priority flag is invalid", NEVER_ALERT),
