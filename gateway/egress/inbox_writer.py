@@ -117,7 +117,13 @@ def read_delivery(
     """A PDU as the ledger keeps it: a receipt read in its dialect, or a part of a handset's message, unread."""
     provider, name = session
     raw = encode(pdu)[_HEADER_OCTETS:]
-    receipt = read(pdu, dates=dialect.receipt_dates, timezone=dialect.timezone, near_at=now_at)
+    receipt = read(
+        pdu,
+        dates=dialect.receipt_dates,
+        timezone=dialect.timezone,
+        near_at=now_at,
+        unflagged=dialect.unflagged_receipts,
+    )
     if receipt is None:
         ends = (pdu.source_addr, pdu.destination_addr)
         return ReceivedPart(provider, name, pdu.sequence_number, now_at, *ends, raw, isinstance(pdu, DataSm))

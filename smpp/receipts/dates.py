@@ -1,4 +1,4 @@
-"""Dates in receipts: vendors write them in five ways and one of them in two (SMPP 3.4, appendix B and 7.1.1)."""
+"""Dates in receipts: vendors write them in many ways, and some can be read twice (SMPP 3.4, appendix B and 7.1.1)."""
 
 from __future__ import annotations
 
@@ -13,28 +13,34 @@ FORMATS = ("auto", "yymmddhhmm", "yymmddhhmmss", "yyyymmddhhmm", "yyyymmddhhmmss
 # YYMMDDhhmmss, tenths, quarters of an hour from UTC, their direction
 _ABSOLUTE = re.compile(r"(\d{12})(\d)(\d{2})([+-])")
 _LENGTHS = {"yymmddhhmm": 10, "yymmddhhmmss": 12, "yyyymmddhhmm": 12, "yyyymmddhhmmss": 14}
+_EPOCH_NEAR_MS = 400 * 86_400_000  # any ten digits are seconds of some year: only a near one is a guess worth making
 _AUTO = {
     10: ("yymmddhhmm",),
     12: ("yymmddhhmmss", "yyyymmddhhmm"),
     14: ("yyyymmddhhmmss",),
 }
+# ISO 8601, also with slashes, dots or a blank, with or without a zone; a fraction of a second is dropped
+_WRITTEN = re.compile(
+    r"(\d{4}|\d\d)([-/.])(\d\d)\2(\d\d)[T ]*(\d\d):(\d\d)(?::(\d\d)(?:[.,]\d+)?)? ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?", re.I
+)
 
 
 def read_date(text: str, dates: str = "auto", timezone: str = "UTC", near_at: int | None = None) -> int | None:
     """UTC ms of a receipt's date, or None where it says none; never raises for what a carrier wrote.
 
-    `near_at` (UTC ms, our own submit or arrival time) settles twelve digits that are a date in both readings.
+    `near_at` (UTC ms, our own submit or arrival time) settles digits that are a date in both readings.
     """
     text = text.strip()
     absolute = _ABSOLUTE.fullmatch(text)
     if absolute:
         return _absolute(absolute)
     if not text.isascii() or not text.isdigit():
-        return None
-    if dates == "epoch":
-        return _epoch(text)
+        written = _WRITTEN.fullmatch(text)
+        return None if written is None or not text.isascii() else _written(written, timezone)
     names = _AUTO.get(len(text), ()) if dates == "auto" else (dates,)
-    readings = [at for name in names if (at := _local(text, name, timezone)) is not None]
+    readings = [at for name in names if (at := _reading(text, name, timezone)) is not None]
+    if dates == "auto" and near_at is not None:
+        readings += [at for at in (_epoch(text),) if at is not None and abs(at - near_at) <= _EPOCH_NEAR_MS]
     if len(readings) > 1 and near_at is not None:
         return min(readings, key=_distance_from(near_at))
     return readings[0] if readings else None
@@ -42,6 +48,24 @@ def read_date(text: str, dates: str = "auto", timezone: str = "UTC", near_at: in
 
 def _distance_from(near_at: int) -> Callable[[int], int]:
     return lambda at: abs(at - near_at)
+
+
+def _reading(digits: str, name: str, timezone: str) -> int | None:
+    return _epoch(digits) if name == "epoch" else _local(digits, name, timezone)
+
+
+def _written(match: re.Match[str], timezone: str) -> int | None:
+    year, _, month, day, hour, minute, second, zone = match.groups()
+    local = _zone(timezone) if zone is None else _offset(zone)
+    full_year = int(year) + (2000 if len(year) == 2 else 0)
+    return None if local is None else _instant(full_year, month + day + hour + minute + (second or ""), local)
+
+
+def _offset(zone: str) -> tzinfo | None:
+    if zone[0] not in "+-":
+        return UTC
+    minutes = int(zone[1:3]) * 60 + int(zone[-2:])
+    return timezone(timedelta(minutes=minutes if zone[0] == "+" else -minutes)) if minutes < 24 * 60 else None
 
 
 def _epoch(digits: str) -> int | None:

@@ -1,6 +1,7 @@
 """The text of a receipt: `id: sub: dlvrd: submit date: done date: stat: err: text:` (SMPP 3.4, appendix B).
 
-The layout is vendor specific: fields may be absent, in another case, in another order, or say `null`.
+The layout is vendor specific: fields may be absent, in another case, in another order, or say `null`; other names, an
+equals sign or nothing but a blank after the name are read where the usual reading finds no id or no state.
 """
 
 from __future__ import annotations
@@ -11,6 +12,11 @@ _KEY = re.compile(
     r"(?:^|(?<=[\s,;|]))(id|sub|dlvrd|submit[ _]?date|done[ _]?date|stat(?:us)?|err(?:or)?|text)[ \t]*:[ \t]*",
     re.IGNORECASE,
 )
+_LOOSE_KEY = re.compile(
+    r"""(?:^|(?<=[\s,;|&{"']))((?:msg|message|sms)?[ _-]?id|sub|dlvrd|submit[ _-]?date|done[ _-]?date|stat(?:us|e)?"""
+    r"""|err(?:or)?(?:[ _-]?code)?|text)["']?(?:[ \t]*[:=][ \t]*|[ \t]+(?=[^\s:=]))""",
+    re.IGNORECASE,
+)
 # The form of appendix B to the letter, which most receipts have: read ten times as fast.
 _USUAL = re.compile(
     r"id:([!-~]+) sub:([!-~]+) dlvrd:([!-~]+) submit date:([0-9]+) done date:([0-9]+)"
@@ -19,9 +25,22 @@ _USUAL = re.compile(
     re.DOTALL,
 )
 _USUAL_NAMES = ("id", "sub", "dlvrd", "submit date", "done date", "stat", "err")
-_PUNCTUATION = " ,;|"
-_NAMES = {"submitdate": "submit date", "donedate": "done date", "status": "stat", "error": "err"}
+_PUNCTUATION = " ,;|&\"'{}"
+_NAMES = {
+    "submitdate": "submit date",
+    "donedate": "done date",
+    "status": "stat",
+    "state": "stat",
+    "error": "err",
+    "errcode": "err",
+    "errorcode": "err",
+    "msgid": "id",
+    "messageid": "id",
+    "smsid": "id",
+}
+_SIGNS = str.maketrans("", "", " _-")
 _ABSENT = frozenset({"", "null", "none", "nil"})
+_NEEDED = frozenset({"id", "stat"})
 _LENGTH_MAX = 255  # longer values are no identifiers; a receipt's text is at most one message
 
 
@@ -33,6 +52,11 @@ def read_fields(content: str) -> dict[str, str]:
     return read_any_fields(content)
 
 
+def is_usual(content: str) -> bool:
+    """Whether a text is a whole receipt in the form of appendix B, as no handset's owner would write one."""
+    return _USUAL.fullmatch(content) is not None
+
+
 def _is_plain(values: tuple[str, ...]) -> bool:
     return not any(
         value.lower() in _ABSENT or value[-1] in _PUNCTUATION or value[0] in _PUNCTUATION for value in values
@@ -41,12 +65,20 @@ def _is_plain(values: tuple[str, ...]) -> bool:
 
 def read_any_fields(content: str) -> dict[str, str]:
     """The same for every form, usual or not."""
+    found = _fields_by(_KEY, content)
+    if "id" in found and "stat" in found:
+        return found
+    loose = _fields_by(_LOOSE_KEY, content)
+    return loose if len(_NEEDED.intersection(loose)) > len(_NEEDED.intersection(found)) else found
+
+
+def _fields_by(keys: re.Pattern[str], content: str) -> dict[str, str]:
     found: dict[str, str] = {}
     matches: list[re.Match[str]] = []
-    for match in _KEY.finditer(content):
+    for match in keys.finditer(content):
         matches.append(match)
-        if match.group(1).lower() == "text":
-            break
+        if match.group(1).lower() == "text" and len(matches) > 1:
+            break  # the echo comes last; where a carrier puts it first, the other fields follow it
     for at, match in enumerate(matches):
         name = _name(match.group(1))
         if name == "text" or name in found:
@@ -66,6 +98,5 @@ def printable(text: str) -> str:
 
 
 def _name(key: str) -> str:
-    lower = key.lower()
-    bare = lower.replace(" ", "").replace("_", "")
-    return _NAMES.get(bare, lower)
+    bare = key.lower().translate(_SIGNS)
+    return _NAMES.get(bare, bare)

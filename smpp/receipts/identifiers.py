@@ -14,12 +14,13 @@ DIALECTS = ("as_is", "hex_to_decimal", "decimal_to_hex", "case_insensitive")
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 _HEX_GROUPS = re.compile(r"[0-9A-Fa-f]+(?:-[0-9A-Fa-f]+)+")
 _DECIMAL = re.compile(r"[0-9]+")
+_AROUND = " \x00\t\r\n\"'"  # what carriers leave around an id
 _NUMBER_LENGTH_MAX = 64  # an id in an SMPP C-octet string is at most 65 octets with its NUL
 
 
 def normal_id(raw_id: str, receipt_ids: str, side: str) -> str:
     """Key of an id that came on `side` (answer | receipt) of a carrier whose dialect is `receipt_ids`."""
-    text = raw_id.strip(" \x00")
+    text = raw_id.strip(_AROUND)
     if len(text) <= _NUMBER_LENGTH_MAX:
         number = _number(text, receipt_ids, side)
         if number is not None:
@@ -35,6 +36,8 @@ def _number(text: str, receipt_ids: str, side: str) -> int | None:
     hex_side = {"hex_to_decimal": "answer", "decimal_to_hex": "receipt"}.get(receipt_ids)
     if hex_side is None:
         return None
-    if side == hex_side:
-        return int(text, 16) if _HEX.fullmatch(text) else None
-    return int(text) if _DECIMAL.fullmatch(text) else None
+    if side != hex_side and _DECIMAL.fullmatch(text):
+        return int(text)
+    # Letters on the decimal side: this id was not converted, so its number is the hexadecimal one on both sides.
+    digits = text[2:] if text[:2] in ("0x", "0X") else text
+    return int(digits, 16) if _HEX.fullmatch(digits) else None

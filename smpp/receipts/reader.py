@@ -5,13 +5,14 @@ Nothing a carrier writes makes this raise: what cannot be read is a receipt with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from smpp.receipts.dates import read_date
-from smpp.receipts.fields import printable, read_fields
-from smpp.receipts.states import BY_NUMBER, FINAL, state_of_word
+from smpp.receipts.fields import is_usual, printable, read_fields
+from smpp.receipts.states import BY_NUMBER, FINAL, state_of_text
+from smpp.text import gsm
 from smpp.text.reading import split_header
 
 TAG_RECEIPTED_MESSAGE_ID = 0x001E
@@ -20,9 +21,10 @@ TAG_MESSAGE_PAYLOAD = 0x0424
 TAG_MESSAGE_STATE = 0x0427
 TAG_USER_MESSAGE_REFERENCE = 0x0204
 
-_TYPE_BITS = 0x3C
+_TYPE_BITS = 0x1C
 _TYPE_RECEIPT = 0x04
-_TYPE_INTERMEDIATE = 0x20
+_INTERMEDIATE = 0x20  # whatever the type bits beside it say (5.2.12)
+_STATE_OCTETS_MAX = 4
 
 
 class Delivered(Protocol):
@@ -52,28 +54,38 @@ class Receipt:
     user_message_reference: int | None = None  # a hint only: resellers put other numbers there
 
 
-def read(pdu: Delivered, *, dates: str = "auto", timezone: str = "UTC", near_at: int | None = None) -> Receipt | None:
+def read(
+    pdu: Delivered, *, dates: str = "auto", timezone: str = "UTC", near_at: int | None = None, unflagged: bool = False
+) -> Receipt | None:
     """The receipt in a PDU, or None for a message from a handset.
 
-    `dates` and `timezone` are the carrier's dialect; `near_at` (UTC ms) settles dates with two readings.
+    It is flagged by esm_class, or by TLVs that only receipts have. A handset can write the words of a receipt, but no
+    flag and no TLV: its text is one only where the carrier is known to leave them out (`unflagged`), and only in the
+    full form of appendix B. `dates` and `timezone` are the carrier's dialect; `near_at` (UTC ms) settles dates with two
+    readings.
     """
     tlvs = _first_of_each(pdu.tlvs)
-    kind = pdu.esm_class & _TYPE_BITS
-    by_tlvs = TAG_RECEIPTED_MESSAGE_ID in tlvs and TAG_MESSAGE_STATE in tlvs
-    if kind not in (_TYPE_RECEIPT, _TYPE_INTERMEDIATE) and not by_tlvs:
+    is_receipt = pdu.esm_class & _TYPE_BITS == _TYPE_RECEIPT
+    is_intermediate = bool(pdu.esm_class & _INTERMEDIATE)
+    by_tlv = TAG_RECEIPTED_MESSAGE_ID in tlvs or TAG_MESSAGE_STATE in tlvs
+    is_flagged = is_receipt or is_intermediate
+    if not (is_flagged or by_tlv or (unflagged and any(map(is_usual, _contents(pdu, tlvs))))):
         return None
-    fields = read_fields(_content(pdu, tlvs))
+    fields = _fields(pdu, tlvs)
     state, raw_state = _state(tlvs, fields)
     id_of_tlv = _c_octets(tlvs.get(TAG_RECEIPTED_MESSAGE_ID, b""))
+    raw_id = id_of_tlv or fields.get("id", "")
+    if not is_flagged and not (raw_id and state):
+        return None
     network_error = _network_error(tlvs.get(TAG_NETWORK_ERROR_CODE, b""))
     reference = tlvs.get(TAG_USER_MESSAGE_REFERENCE, b"")
     return Receipt(
-        raw_id=id_of_tlv or fields.get("id", ""),
+        raw_id=raw_id,
         state=state,
-        error_code=fields.get("err", None if network_error is None else str(network_error[1])),
+        error_code=_error_code(fields.get("err"), network_error),
         done_at=read_date(fields.get("done date", ""), dates, timezone, near_at),
         submitted_at=read_date(fields.get("submit date", ""), dates, timezone, near_at),
-        final=state in FINAL and kind != _TYPE_INTERMEDIATE,
+        final=state in FINAL and (is_receipt or not is_intermediate),
         from_tlv=bool(id_of_tlv),
         raw_state=raw_state,
         network_error=network_error,
@@ -88,23 +100,52 @@ def _first_of_each(tlvs: Sequence[tuple[int, bytes]]) -> dict[int, bytes]:
     return found
 
 
-def _content(pdu: Delivered, tlvs: dict[int, bytes]) -> str:
-    """The fields are ASCII by nature, so only UTF-16 needs decoding; Latin-1 keeps every other octet as it is."""
+def _fields(pdu: Delivered, tlvs: dict[int, bytes]) -> dict[str, str]:
+    """The fields of the first reading that has an id or a state; the others serve carriers that mislabel texts."""
+    first: dict[str, str] | None = None
+    for content in _contents(pdu, tlvs):
+        fields = read_fields(content)
+        if "id" in fields or "stat" in fields:
+            return fields
+        first = fields if first is None else first
+    return first or {}
+
+
+def _contents(pdu: Delivered, tlvs: dict[int, bytes]) -> Iterator[str]:
+    """The text, likeliest reading first. The fields are ASCII by nature, so only UTF-16 and packed septets need to be
+    decoded; Latin-1 keeps every other octet as it is."""
     short_message: bytes = getattr(pdu, "short_message", b"")
-    octets = split_header(short_message, pdu.esm_class).body or tlvs.get(TAG_MESSAGE_PAYLOAD, b"")
-    if pdu.data_coding == 0x08 and b"\x00" in octets[:2]:
-        return octets.decode("utf-16-be" if octets[0] == 0 else "utf-16-le", "replace")
-    return octets.decode("latin-1")
+    body = split_header(short_message, pdu.esm_class).body
+    payload = tlvs.get(TAG_MESSAGE_PAYLOAD, b"")
+    carried = [octets for octets in (body, payload) if octets]
+    if len(body) < len(short_message):
+        carried.append(short_message)  # said to have a header, and has none
+    for octets in carried:
+        if pdu.data_coding == 0x08 and b"\x00" in octets[:2]:
+            yield octets.decode("utf-16-be" if octets[0] == 0 else "utf-16-le", "replace")
+        else:
+            yield octets.decode("latin-1")
+    for octets in carried:
+        if b"\x00" in octets:
+            yield octets.removeprefix(b"\xfe\xff").removeprefix(b"\xff\xfe").replace(b"\x00", b"").decode("latin-1")
+        yield gsm.decode(gsm.unpack(octets))
 
 
 def _state(tlvs: dict[int, bytes], fields: dict[str, str]) -> tuple[str | None, str | None]:
+    """The TLV is authoritative; one that names no state leaves it to the text."""
     word = fields.get("stat")
-    number = tlvs.get(TAG_MESSAGE_STATE, b"")
-    if len(number) == 1:
-        return BY_NUMBER.get(number[0], "unknown"), word or str(number[0])
-    if word is None:
-        return None, None
-    return state_of_word(word.split()[0]), word
+    octets = tlvs.get(TAG_MESSAGE_STATE, b"")
+    number = int.from_bytes(octets, "big") if 1 <= len(octets) <= _STATE_OCTETS_MAX else None
+    if number is not None and (word is None or 1 <= number <= max(BY_NUMBER)):
+        return BY_NUMBER.get(number, "unknown"), word or str(number)
+    return (None, None) if word is None else (state_of_text(word), word)
+
+
+def _error_code(written: str | None, network_error: tuple[int, int] | None) -> str | None:
+    """As sent; the network's own code where the text has none but zeros."""
+    if network_error is not None and (written is None or (network_error[1] and not written.strip("0"))):
+        return str(network_error[1])
+    return written
 
 
 def _c_octets(value: bytes) -> str:

@@ -19,19 +19,42 @@ BY_NUMBER = {
 FINAL = frozenset({"delivered", "undeliverable", "expired", "deleted", "rejected"})
 
 _WORDS = {
-    "enroute": "ENROUTE SCHEDULED SCHEDUL BUFFRED BUFFERED BUFFERD QUEUED PENDING RETRY TRANSIT SENT",
-    "delivered": "DELIVRD DELIVERED DELIVERD DELIV DELVRD DLVRD SUCCESS",
-    "expired": "EXPIRED EXPIRD EXPIRE TIMEOUT",
-    "deleted": "DELETED DELETD DELETE CANCELED CANCELLED",
-    "undeliverable": "UNDELIV UNDELIVERABLE UNDELIVERED UNDELIVRD UNDELVRD UNDLVRD UNDELVD UNDL FAILED FAIL FAILURE",
-    "accepted": "ACCEPTD ACCEPTED ACCEPT ACKED",
-    "unknown": "UNKNOWN UNKNOWNSTATE UNKNWN",
-    "rejected": "REJECTD REJECTED REJECT BLOCKED",
-    "skipped": "SKIPPED SKIPD",
+    "enroute": "ENROUTE ENRT SCHEDULED SCHEDUL BUFFRED BUFFERED BUFFERD QUEUED PENDING RETRY RETRYING TRANSIT INTRANSIT"
+    " SENT SUBMITTED SUBMITD SUBMITED INPROGRESS PROGRESS DELIVEREDTOSMSC DELIVEREDTONETWORK DELIVEREDTOOPERATOR",
+    "delivered": "DELIVRD DELIVERED DELIVERD DELIVERE DELIVRED DELIV DELVRD DELIVD DLVRD DELVD DLVD SUCCESS SUCCESSFUL"
+    " READ SEEN",
+    "expired": "EXPIRED EXPIRD EXPIRE EXPRD EXPD TIMEOUT TIMEDOUT",
+    "deleted": "DELETED DELETD DELETE DELTD CANCELED CANCELLED CANCELD",
+    "undeliverable": "UNDELIV UNDELIVERABLE UNDELIVERED UNDELIVRD UNDELIVERD UNDELVRD UNDLVRD UNDELVD UNDLV UNDL FAILED"
+    " FAIL FAILD FAILURE NOTDELIVERED NOTDELIVRD DELIVERYFAILED DELIVERYFAILURE",
+    "accepted": "ACCEPTD ACCEPTED ACCEPT ACCPTD ACCEPTE ACKED",
+    "unknown": "UNKNOWN UNKNOWNSTATE UNKNWN UNKNOWNST",
+    "rejected": "REJECTD REJECTED REJECT REJCTD REJTD REJD BLOCKED BARRED",
+    "skipped": "SKIPPED SKIPD SKIPPD",
 }
+# A carrier's spelling of its own; none for delivered, for a guess must never close a message as arrived.
+_BEGINNINGS = {
+    "UNDEL": "undeliverable",
+    "FAIL": "undeliverable",
+    "EXPIR": "expired",
+    "REJEC": "rejected",
+    "DELET": "deleted",
+    "ACCEP": "accepted",
+    "ENROU": "enroute",
+    "BUFF": "enroute",
+    "SKIP": "skipped",
+}
+_SIGNS = str.maketrans("", "", " _-.")
 BY_WORD = {word: state for state, words in _WORDS.items() for word in words.split()}
 
 
-def state_of_word(word: str) -> str:
-    """Our word for the receipt's; an unlisted one is `unknown`, which is not final, so nothing closes by mistake."""
-    return BY_WORD.get(word.upper(), "unknown")
+def state_of_text(text: str) -> str:
+    """Our word for the receipt's, or for its number; one that says nothing to us is `unknown`, which is not final."""
+    whole, first = text.translate(_SIGNS).upper(), text.split(maxsplit=1)[0].translate(_SIGNS).upper()
+    known = BY_WORD.get(whole) or BY_WORD.get(first)
+    if known is not None:
+        return known
+    bare = first.strip("\"'()[]")
+    if bare.isascii() and bare.isdigit() and len(bare) <= 3:
+        return BY_NUMBER.get(int(bare), "unknown")
+    return next((state for start, state in _BEGINNINGS.items() if bare.startswith(start)), "unknown")

@@ -154,16 +154,28 @@ def _read_dialect(section: Section) -> Dialect:
         address=_read_address(section.section("address")),
         service_type=section.value("service_type", "", lambda text: scalars.c_octets(text, SERVICE_TYPE_MAX)),
         status_overrides=_read_overrides(section.section("status_overrides")),
+        unflagged_receipts=section.flag("unflagged_receipts", _DEFAULT.unflagged_receipts),
     )
     section.finish()
+    _check_own_tag(section, dialect)
     return dialect
+
+
+def _check_own_tag(section: Section, dialect: Dialect) -> None:
+    if not dialect.own_reference.startswith("tlv:"):
+        return
+    own = scalars.tag(dialect.own_reference[4:])
+    for name, rule in dialect.tlvs.items():
+        if rule.tag == own:
+            section.fault(f"is the tag of {name} too", "own_reference")
 
 
 def _own_reference(text: str) -> str:
     if text in ("none", "user_message_reference"):
         return text
     if text.startswith("tlv:"):
-        scalars.tag(text[4:])
+        if scalars.tag(text[4:]) in _OWN_TAGS:
+            raise BadValue("expects a tag that the gateway does not set itself")
         return text
     raise BadValue("expects none, user_message_reference, or tlv: and a tag such as tlv:0x1401")
 

@@ -133,6 +133,7 @@ class Dialect:
     address: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     service_type: str = ""
     status_overrides: Mapping[int, StatusOverride] = field(default_factory=dict)
+    unflagged_receipts: bool = False  # receipts come without esm_class bit and TLVs, known by their text alone
 
     @property
     def carriage(self) -> Carriage:

@@ -51,7 +51,7 @@ def test_the_example_is_valid_and_read_whole() -> None:
     assert italy.per_number == Limit(1.0, 3)
     assert italy.send_window == SendWindow(frozenset({"marketing"}), 540, 1200, "Europe/Rome")
     carrier = policy.providers["carrier-a"]
-    assert carrier.dialect.tlvs == {"dlt_entity_id": VendorTlv(0x1400, "c_octet")}
+    assert carrier.dialect.tlvs == {"dlt_entity_id": VendorTlv(0x1400, "c_octet", 30)}
     assert carrier.dialect.status_overrides == {0x45: StatusOverride("later", 30_000)}
     assert carrier.sessions["a1"].limits == Limit(80.0, 80)
     assert policy.routes["it-backup"].tenants == frozenset({"acme"})
@@ -183,6 +183,21 @@ SESSION = "providers: {c: {sessions: {s: {host: h, system_id: x, password: y%s}}
         (", tls: {verify: maybe}", "", "", "providers.c.sessions.s.tls.verify"),
         ("", ", dialect: {timezone: Europe/Rom}", "", "providers.c.dialect.timezone"),
         ("", ", dialect: {own_reference: 'tlv:zz'}", "", "providers.c.dialect.own_reference"),
+        ("", ", dialect: {own_reference: 'tlv:0x020C'}", "", "providers.c.dialect.own_reference"),
+        (
+            "",
+            ", dialect: {own_reference: 'tlv:0x1400', tlvs: {x: {tag: 0x1400}}}",
+            "",
+            "providers.c.dialect.own_reference",
+        ),
+        ("", ", dialect: {address: {shortcode: {ton: 6}}}", "", "providers.c.dialect.address.shortcode"),
+        ("", ", dialect: {address: {short_code: {tone: 6}}}", "", "providers.c.dialect.address.short_code.tone"),
+        ("", ", dialect: {address: {short_code: {ton: 256}}}", "", "providers.c.dialect.address.short_code.ton"),
+        ("", ", dialect: {address: {short_code: {plus: true}}}", "", "providers.c.dialect.address.short_code.plus"),
+        ("", ", dialect: {address: {destination: {plus: 1}}}", "", "providers.c.dialect.address.destination.plus"),
+        ("", ", dialect: {unflagged_receipts: 1}", "", "providers.c.dialect.unflagged_receipts"),
+        ("", ", dialect: {national_shift: greek}", "", "providers.c.dialect.national_shift"),
+        ("", ", dialect: {tlvs: {x: {tag: 0x1400, max: 0}}}", "", "providers.c.dialect.tlvs.x.max"),
         ("", ", dialect: {tlvs: {x: {tag: 0x0424}}}", "", "providers.c.dialect.tlvs.x.tag"),
         ("", ", dialect: {tlvs: {x: {tag: 0x1400, type: float}}}", "", "providers.c.dialect.tlvs.x.type"),
         ("", ", dialect: {status_overrides: {oops: {retry: later}}}", "", "providers.c.dialect.status_overrides.oops"),
@@ -274,3 +289,8 @@ def test_session_names_are_unique_over_all_providers() -> None:
         "  b: {sessions: {s: {host: h, system_id: x, password: y}}}\nroutes: {r: {provider: a}}\n"
     )
     assert faults == {"providers.b.sessions.s": (3, "is a session of a too: names are unique over all providers")}
+
+
+def test_a_mistyped_kind_of_address_names_the_nearest() -> None:
+    faults = faults_of(MINIMAL.replace("  c:", "  c:\n    dialect: {address: {shortcode: {ton: 6}}}"))
+    assert "did you mean short_code?" in faults["providers.c.dialect.address.shortcode"][1]
