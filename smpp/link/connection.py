@@ -49,7 +49,7 @@ class _Asked:
 
 
 class Connection(asyncio.Protocol):
-    """Made by `connect` and `serve`. `attach` gives the handler of this connection."""
+    """Made by `connect` and `serve`. `attach` gives the handler once the link is there, its TLS handshake included."""
 
     def __init__(self, side: Side, settings: LinkSettings, attach: Callable[[Connection], LinkHandler]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -72,7 +72,8 @@ class Connection(asyncio.Protocol):
         """What leaves goes through it: for peers under test that damage or cut what they write."""
         self.read_pause_s = 0.0
         """Pause after each read: for peers under test that read slowly."""
-        self._handler = attach(self)
+        self._attach = attach
+        self._handler: LinkHandler
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -209,8 +210,7 @@ class Connection(asyncio.Protocol):
         # asyncio's TLS transport pauses at `size >= high`, its plain one at `size > high`: 0 would pause TLS for ever.
         encrypted = transport.get_extra_info("sslcontext") is not None
         self._transport.set_write_buffer_limits(high=1 if encrypted else 0, low=0)
-        if self._deaf:
-            self._transport.pause_reading()
+        self._handler = self._attach(self)
         self._schedule_flush()
         self._arm()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from smpp.link import Connection, LinkSettings, connect
 from smpp.protocol.codec import decode
 from smpp.protocol.framer import Framer
-from smpp.protocol.pdu import DeliverSm, Pdu, SubmitSm
+from smpp.protocol.pdu import DataSm, DeliverSm, Pdu, SubmitSm
 
 SETTINGS = LinkSettings(window=10, enquire_link_s=15, response_timeout_s=10, inactivity_s=60)
 
@@ -41,7 +41,7 @@ class Esme:
 
     def requested(self, pdu: Pdu) -> None:
         self.requests.append(pdu)
-        if self.auto and self.link is not None and isinstance(pdu, DeliverSm):
+        if self.auto and self.link is not None and isinstance(pdu, DeliverSm | DataSm):
             self.link.answer(pdu)
 
     def room(self) -> None:
@@ -65,6 +65,13 @@ class Esme:
         assert self.link is not None
         defaults = {"destination_addr": "447700900123", "registered_delivery": 1, "short_message": b"Hi"}
         return self.link.submit(SubmitSm(**{**defaults, **fields}), token)
+
+    async def submit_all(self, destinations: Iterable[str], **fields: Any) -> None:
+        """One submit to each, as the window allows; the token is the destination."""
+        assert self.link is not None
+        for destination in destinations:
+            await until(lambda: self.link is None or self.link.window_free > 0 or self.losses)
+            self.submit(destination, destination_addr=destination, **fields)
 
     def results(self) -> dict[Any, int]:
         return {token: response.command_status for token, response, _ in self.answers}
