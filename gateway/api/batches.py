@@ -116,7 +116,7 @@ async def _work_chunk(
     desk: Desk, visit: Visit, work: tuple[Policy, BatchRequest, int], indices: range, worked: _Worked
 ) -> None:
     policy, batch, token = work
-    judged = [await _judge(desk, visit, policy, batch, index) for index in indices]
+    judged = await _judge(desk, visit, policy, batch, indices)
     waiting = [one for one in judged if isinstance(one, Allowed) and one.clocks.not_before is None]
     place = token.to_bytes(8, "big", signed=True)
     verdicts = iter(await desk.verdicts([ask_of(allowed, place) for allowed in waiting]) if waiting else ())
@@ -139,13 +139,21 @@ async def _work_chunk(
             _accept(desk, visit, policy, (one, decision), worked)
 
 
-async def _judge(desk: Desk, visit: Visit, policy: Policy, batch: BatchRequest, index: int) -> Allowed | Problem:
-    request, faults, place = batch.item(index)
-    allowed = judge(desk.moment(policy, visit.tenant), request, faults, place)
-    if isinstance(allowed, Problem):
-        return allowed
-    over = await desk.promise(visit.tenant, tenant_rules(policy, visit.tenant.name), allowed.measure.segments)
-    return allowed if over is None else over
+async def _judge(
+    desk: Desk, visit: Visit, policy: Policy, batch: BatchRequest, indices: range
+) -> list[Allowed | Problem]:
+    judged = [judge(desk.moment(policy, visit.tenant), *batch.item(index)) for index in indices]
+    allowed = [one for one in judged if isinstance(one, Allowed)]
+    unwanted = iter(await desk.consent(visit.tenant, allowed))
+    rules = tenant_rules(policy, visit.tenant.name)
+    results: list[Allowed | Problem] = []
+    for one in judged:
+        if isinstance(one, Problem):
+            results.append(one)
+            continue
+        over = next(unwanted) or await desk.promise(visit.tenant, rules, one.measure.segments)
+        results.append(one if over is None else over)
+    return results
 
 
 def _refuse(desk: Desk, class_name: str, problem: Problem, worked: _Worked) -> None:

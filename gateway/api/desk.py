@@ -18,7 +18,8 @@ from uuid import UUID
 from prometheus_client import Counter, Gauge
 from redis.exceptions import RedisError
 
-from gateway.admission.judgement import Moment
+from gateway.admission.consent import consent_problem
+from gateway.admission.judgement import Allowed, Moment
 from gateway.admission.problems import (
     IDEMPOTENCY_CONFLICT,
     IDEMPOTENCY_IN_PROGRESS,
@@ -32,7 +33,7 @@ from gateway.api.door_rate import REDIS_S, DoorRate, Grant, Toll
 from gateway.api.gathering import Gatherer, GatheringFull
 from gateway.api.queueing import Queueing
 from gateway.domain import ids
-from gateway.ledger import idempotency
+from gateway.ledger import consents, idempotency
 from gateway.ledger.acceptance import (
     BUSY,
     WON,
@@ -43,6 +44,7 @@ from gateway.ledger.acceptance import (
     LedgerUnavailable,
 )
 from gateway.ledger.connect import LEDGER_ERRORS
+from gateway.ledger.consents import Asked, Standing
 from gateway.ledger.idempotency import Kept, KeyPlace
 from gateway.policy.rules.snapshot import Policy, Tenant
 from gateway.runtime import Runtime
@@ -87,8 +89,9 @@ class Desk:
         self._rate = DoorRate(rt.redis, rt.settings.cell)
         self._asks: Gatherer[Ask, Verdict | None] = Gatherer(self._admit, _ASKS_MAX)
         self._look_ups: Gatherer[KeyPlace, Kept | None] = Gatherer(self._look_up, _LOOK_UPS_MAX)
+        self._consents: Gatherer[Asked, Standing] = Gatherer(self._look_into_lists, _LOOK_UPS_MAX)
         self._queueing = Queueing(rt.pool, rt.scheduler)
-        self._acceptance = Acceptance(rt.pool, worker, rt.clock.now_at, self.new_id, self._queueing.put)
+        self._acceptance = Acceptance(rt.pool, worker, rt.clock.now_at, self.new_id, rt.sealer, self._queueing.put)
         self._running: set[KeyPlace] = set()
         self._remembered: OrderedDict[KeyPlace, tuple[float, Kept]] = OrderedDict()
         self._counters: dict[tuple[str, str, str], Counter] = {}
@@ -98,6 +101,7 @@ class Desk:
     def start(self) -> None:
         """Starts the gatherers and writers as tasks of the process."""
         works = {"door-tolls": self._rate.run(), "door-asks": self._asks.run(), "door-look-ups": self._look_ups.run()}
+        works["door-consents"] = self._consents.run()
         works |= {f"door-writer-{n}": self._acceptance.write(n) for n in range(WRITERS)}
         works["door-queueing"] = self._queueing.run()
         self._tasks = [self.rt.spawn(work, name) for name, work in works.items()]
@@ -107,6 +111,7 @@ class Desk:
         self._rate.stop()
         self._asks.stop()
         self._look_ups.stop()
+        self._consents.stop()
         self._acceptance.stop()
         await asyncio.gather(*self._tasks[:-1], return_exceptions=True)
         self._queueing.stop()
@@ -140,6 +145,27 @@ class Desk:
             return await self._asks.ask_many(asks)
         except GatheringFull:
             return [None] * len(asks)
+
+    async def consent(self, tenant: TenantRef, asked: Sequence[Allowed]) -> list[Problem | None]:
+        """Why each of these may not be sent to its recipient, in order; STORAGE where the lists cannot be read.
+
+        Only classes that heed a list cost a look, and all that wait share one. The claim looks again.
+        """
+        found: list[Problem | None] = [None] * len(asked)
+        places = [place for place, one in enumerate(asked) if one.traffic.consent is not None]
+        if not places:
+            return found
+        try:
+            standings = await self._consents.ask_many(
+                [Asked(tenant.id, asked[place].recipient, asked[place].sender) for place in places]
+            )
+        except (*LEDGER_ERRORS, GatheringFull):
+            return [STORAGE if one.traffic.consent is not None else None for one in asked]
+        for place, standing in zip(places, standings, strict=True):
+            found[place] = consent_problem(
+                asked[place].traffic, opted_out=standing.opted_out, opted_in=standing.opted_in
+            )
+        return found
 
     def enter(self, place: KeyPlace) -> bool:
         """Whether no other call with this key is being worked on here; if so this one is, until `leave`."""
@@ -262,6 +288,10 @@ class Desk:
     async def _look_up(self, places: list[KeyPlace]) -> list[Kept | None]:
         async with self.rt.pool.acquire(timeout=0.25) as conn:
             return await idempotency.look_up(conn, places)
+
+    async def _look_into_lists(self, asked: list[Asked]) -> list[Standing]:
+        async with self.rt.pool.acquire(timeout=0.25) as conn:
+            return await consents.standings(conn, asked)
 
     async def _admit(self, asks: list[Ask]) -> list[Verdict | None]:
         try:

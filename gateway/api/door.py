@@ -103,6 +103,9 @@ class Door:
         if isinstance(allowed, Problem):
             desk.count_refusal(request.class_name or NO_CLASS, allowed)
             return await desk.refuse(visit, allowed)
+        if (unwanted := (await desk.consent(visit.tenant, [allowed]))[0]) is not None:
+            desk.count_refusal(allowed.traffic.name, unwanted)
+            return await desk.refuse(visit, unwanted)
         rules = tenant_rules(policy, visit.tenant.name)
         segments, name = allowed.measure.segments, allowed.traffic.name
         if (over := await desk.promise(visit.tenant, rules, segments)) is not None:
@@ -141,6 +144,8 @@ class Door:
         allowed = judge(moment, request, faults, ALONE)
         if isinstance(allowed, Problem):
             return problem_answer(allowed, headers)
+        if (unwanted := (await self._desk.consent(tenant, [allowed]))[0]) is not None:
+            return problem_answer(unwanted, headers)
         verdict = None
         if allowed.clocks.not_before is None:
             verdict = (await self._desk.verdicts([ask_of(allowed, bytes(8), probe=True)]))[0]

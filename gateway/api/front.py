@@ -21,11 +21,16 @@ from gateway.api.protocol import BEGUN_MONO, COMPLETE
 
 BODY_MAX: Final = 64 * 1024
 BATCH_BODY_MAX: Final = 1024 * 1024
+LIST_BODY_MAX: Final = 5 * 1024 * 1024
 DEADLINE_S: Final = 10.0
 AT_WORK_MAX: Final = 2_000
 UNFINISHED_OCTETS_MAX: Final = 64 * 1024 * 1024
 
-_BATCH_PATH: Final = "/v1/messages/batch"
+_LARGER: Final = {
+    "/v1/messages/batch": BATCH_BODY_MAX,
+    "/v1/opt-outs/import": LIST_BODY_MAX,
+    "/v1/opt-ins/import": LIST_BODY_MAX,
+}
 _BODILESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
 _PROCESS: Final = secrets.token_hex(6).encode("ascii")
@@ -101,7 +106,7 @@ class Front:
                 return problem_answer(Problem("request.encoding", "Send the body without Content-Encoding."))
         if scope["method"] in _BODILESS and not chunked and length in (None, b"0"):
             return None
-        limit = BATCH_BODY_MAX if scope["path"] == _BATCH_PATH else BODY_MAX
+        limit = _LARGER.get(scope["path"], BODY_MAX)
         if length is not None and length.isdigit() and int(length[:20]) > limit:
             return _too_large(limit)
         try:

@@ -13,7 +13,6 @@ from gateway.domain.keywords import own_number
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import Policy
 
-OCTETS_MAX: Final = 5 * 1024 * 1024
 FAULTS_SHOWN: Final = 100
 _FIELD_MAX: Final = 200
 _NUMBER, _SENDER = "number", "sender"

@@ -56,6 +56,8 @@ _UNOWNED_NUMBERS: Final = """
 SELECT provider, recipient, count(*) AS messages, min(received_at) AS first_at, max(received_at) AS last_at
   FROM inbound WHERE tenant_id IS NULL GROUP BY 1, 2 ORDER BY max(received_at) DESC LIMIT $1
 """
+_COLUMNS: Final = "id, sender, recipient, body, body_key_id, received_at, parts, total, keyword"
+_ONE: Final = f"SELECT {_COLUMNS} FROM inbound WHERE id = $1 AND tenant_id = $2"  # noqa: S608
 _ADOPT: Final = """
 UPDATE inbound i SET tenant_id = w.tenant_id, recipient = w.recipient, sender = w.sender
   FROM unnest($1::uuid[], $2::int[], $3::text[], $4::text[]) AS w (id, tenant_id, recipient, sender) WHERE i.id = w.id
@@ -173,6 +175,11 @@ async def adopt(conn: asyncpg.Connection[Any], texts: Sequence[Handed]) -> None:
     )
 
 
+async def find(conn: asyncpg.Connection[Any], tenant_id: int, message_id: UUID) -> asyncpg.Record | None:
+    """One text of a tenant; unknown and foreign ids are the same."""
+    return await conn.fetchrow(_ONE, message_id, tenant_id, timeout=_READ_S)
+
+
 async def find_page(conn: asyncpg.Connection[Any], tenant_id: int, wanted: Filter) -> list[asyncpg.Record]:
     """A page of a tenant's texts, newest first, with one row more than `limit` where there is a next page."""
     arguments: list[Any] = [tenant_id]
@@ -190,7 +197,7 @@ async def find_page(conn: asyncpg.Connection[Any], tenant_id: int, wanted: Filte
     arguments.append(wanted.limit + 1)
     # Only constant text is put together here; every value is bound.
     statement = (
-        "SELECT id, sender, recipient, body, body_key_id, received_at, parts, total, keyword FROM inbound"  # noqa: S608
+        f"SELECT {_COLUMNS} FROM inbound"  # noqa: S608
         f" WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT ${len(arguments)}"
     )
     return list(await conn.fetch(statement, *arguments, timeout=_READ_S))
