@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 FINAL = frozenset({"delivered", "undelivered", "expired", "rejected", "failed", "suppressed", "canceled", "unknown"})
 # Faults that end the process which holds claimed work, or keep its answers from the ledger: only they may leave doubt.
-TOUCHES_FLIGHTS = frozenset({"egress", "stray", "postgres", "stores"})
+# A cut is of the link to the carrier: what was on it is in doubt.
+TOUCHES_FLIGHTS = frozenset({"egress", "stray", "postgres", "stores", "cut"})
 # The ledger's instants are the queue's clock (the index's, as each process last measured it); a fault's are ours.
 CLOCK_SLACK_MS = 150
 # The carrier notes a submit when it reads it: what was written in time may be read this much later.

@@ -40,13 +40,18 @@ tenants:
     classes: [otp, transactional, marketing]
     default_class: transactional
     default_sender: "60070"
-providers:
+{callbacks}providers:
   carrier:
     sessions:
 {sessions}
 routes:
   everything: {{match: {{}}, provider: carrier}}
 """
+# The secret signs what goes to a sink of the run's own.
+CALLBACKS = (
+    '    callbacks: {{url: "{url}", secrets: ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], events: [final],'
+    " allow_private: true}}\n"
+)
 SESSION = (
     "      {name}: {{host: 127.0.0.1, port: {port}, system_id: load, password: secret, bind: transceiver, "
     "window: {window}, response_timeout: {response_timeout_ms}ms, reconnect: {{base: 200ms, max: 2s}}}}"
@@ -86,6 +91,7 @@ class Shape:
     egress: int = 1
     strays: int = 0
     carrier: tuple[tuple[str, str], ...] = ()
+    callbacks: str = ""  # URL of the tenant's endpoint, on loopback
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,7 @@ class World:
         self.port, self.admin_port, self.carrier_port = free_port(), free_port(), free_port()
         self.journal_path = home / "carrier.jsonl"
         self.url = f"http://127.0.0.1:{self.port}"
+        self.bind_port = self.carrier_port  # where sessions connect: a proxy may stand before the carrier
         self.key = ""
         self._up: subprocess.Popen[bytes] | None = None
         self._carrier: subprocess.Popen[bytes] | None = None
@@ -141,14 +148,16 @@ class World:
         sessions = "\n".join(
             SESSION.format(
                 name=f"s{n}",
-                port=self.carrier_port,
+                port=self.bind_port,
                 window=self.shape.window,
                 response_timeout_ms=self.shape.response_timeout_ms,
             )
             for n in range(1, self.shape.sessions + 1)
         )
         path = self.home / "policy.yaml"
-        path.write_text(POLICY.format(sessions=sessions, otp_wait_budget_s=self.shape.otp_wait_budget_s))
+        callbacks = CALLBACKS.format(url=self.shape.callbacks) if self.shape.callbacks else ""
+        budget_s = self.shape.otp_wait_budget_s
+        path.write_text(POLICY.format(sessions=sessions, otp_wait_budget_s=budget_s, callbacks=callbacks))
         return path
 
     async def start(self) -> None:
