@@ -1,8 +1,11 @@
 "use strict";
 // An SMSC on npm `smpp`: takes every bind, answers every submit_sm, reports each as delivered 100 ms later.
-// Tells on standard output one JSON line per event; ends when its standard input ends.
+// Arguments: a certificate and its key, for TLS. Tells on standard output one JSON line per event; ends when its standard input ends.
+const fs = require("fs");
 const smpp = require("smpp");
 
+const [cert, key] = process.argv.slice(2);
+const options = cert ? { cert: fs.readFileSync(cert), key: fs.readFileSync(key) } : {};
 const tell = (event) => process.stdout.write(JSON.stringify(event) + "\n");
 let counter = 0;
 
@@ -25,7 +28,7 @@ function report(session, pdu, id) {
   }, (answer) => tell({ event: "deliver_sm_resp", id, status: answer.command_status }));
 }
 
-const server = smpp.createServer((session) => {
+const server = smpp.createServer(options, (session) => {
   for (const kind of ["bind_transceiver", "bind_transmitter", "bind_receiver"]) {
     session.on(kind, (pdu) => {
       tell({ event: kind, system_id: pdu.system_id, password_ok: pdu.password === "interop", version: pdu.interface_version });

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.integration.running_gateway import RunningGateway, ask, wait_for
+from tests.interop.node import Node
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
-HERE = Path(__file__).parent
 POLICY = """\
 tenant_defaults:
   limits: {{rate_per_s: 100, burst: 100}}
@@ -34,34 +32,12 @@ routes:
 """  # noqa: E501 - a line of YAML
 
 
-class NodeCarrier:
-    """The Node process and what it told."""
+class NodeCarrier(Node):
+    """The Node process as a carrier; `port` once it listens."""
 
     def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
-        self.process = subprocess.Popen(
-            ["node", "server.js"], cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
+        super().__init__("server.js")
         self.port = int(wait_for(lambda: self.told("listening"), 20)[0]["port"])
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        self.events.extend(json.loads(line) for line in self.process.stdout)
-
-    def told(self, event: str) -> list[dict[str, Any]]:
-        """Events of one kind so far."""
-        return [one for one in list(self.events) if one["event"] == event]
-
-    def stop(self) -> None:
-        """Ends the process."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(10)
-        self.reader.join(5)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
 
 
 @pytest.fixture(scope="module")
