@@ -162,10 +162,12 @@ class Claimer:
         carrier = policy.providers.get(provider)
         dialect = carrier.dialect if carrier is not None else Dialect()
         try:
-            return flight_of(row, lease, dialect, provider, self._parts.references)
+            flight = flight_of(row, lease, dialect, provider, self._parts.references)
         except (TextError, TextMissing, ValueError, OverflowError) as fault:
             _log.error("message_unsendable", id=str(row["id"]), error=type(fault).__name__)
             return broken_flight(row, lease, provider, "unsendable")
+        flight.route = row["route"]
+        return flight
 
     async def _acknowledge(self, batch: list[_Asked], won: set[bytes]) -> None:
         """The leases are over; tokens of references whose slot was somebody else's go back to their buckets."""
