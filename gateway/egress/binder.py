@@ -38,6 +38,9 @@ class Holder(LinkHandler, Protocol):
     async def closed(self) -> None:
         """The link that was opened has ended."""
 
+    async def awaits(self, wait_s: float) -> None:
+        """The next attempt begins in so many seconds."""
+
     def enter(self, state: str) -> None:
         """One of STATES."""
 
@@ -119,8 +122,10 @@ class Binder:
     async def _wait_turn(self) -> bool:
         """The back-off before an attempt; False where something else came up."""
         self._holder.enter("waiting")
+        until_mono = self._parts.clock.now_mono() + (wait_s := self._patience.wait_s(random.random()))
+        await self._holder.awaits(wait_s)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._stirred.wait(), self._patience.wait_s(random.random()))
+            await asyncio.wait_for(self._stirred.wait(), until_mono - self._parts.clock.now_mono())
         return not self._stirred.is_set()
 
     async def _try(self) -> bool:

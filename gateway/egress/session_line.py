@@ -260,6 +260,10 @@ class SessionLine:
         if not self._binder.leaving.is_set() and not self._binder.drained:
             _log.warning("session_lost", session=self.session.name, reason=self.pump.last_error)
 
+    async def awaits(self, wait_s: float) -> None:
+        """The next attempt to bind begins in so many seconds: the door's estimate counts on it."""
+        await self._tell_down(self._parts.clock.now_at() + int(wait_s * 1000))
+
     def tell(self, fault: str) -> None:
         """Why there is no link, for `status`."""
         self.pump.last_error = fault
@@ -290,14 +294,14 @@ class SessionLine:
         self.pump.give_back_ready()
         await self._tell_down()
 
-    async def _tell_down(self) -> None:
-        """The door must know when a provider has no session left."""
+    async def _tell_down(self, back_at: int | None = None) -> None:
+        """The door must know when a provider has no session left, and when it may be back."""
         if self._binder.leaving.is_set() or self.session.bind == "receiver":
             return  # `stop` forgets the session altogether; a receiver never took work
         try:
-            await self._parts.scheduler.session_down(self.session.provider, self.session.name)
+            await self._parts.scheduler.session_down(self.session.provider, self.session.name, back_at)
         except IndexUnavailable as fault:
-            _log.warning("session_not_told_down", session=self.session.name, reason=fault.reason)
+            _log.debug("session_not_told_down", session=self.session.name, reason=fault.reason)
 
     def apply(self, policy: Policy) -> None:
         """Takes over what a new policy says of the provider; the bind itself is unchanged."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import asyncpg
 
-PAUSE: Final = "pause"
-DRAIN: Final = "drain"
+from gateway.ledger.pauses import DRAIN, PAUSE
+
+__all__ = ["DRAIN", "PAUSE", "Orders", "read_orders", "resume"]
 
 _ORDERS = """
 SELECT p.name AS session, p.mode, NULL::bigint AS resumed_at FROM pauses p WHERE p.kind = 'session'

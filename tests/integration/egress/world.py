@@ -55,13 +55,20 @@ class PolicyText:
     dialect: str = "{}"
     retries: str = "{base: 100ms, max: 200ms, share: 1}"
     password: str = "secret"
+    host: str = "127.0.0.1"
+    binds: tuple[str, ...] = ()  # of each session; transceiver where it says nothing
+    session: str = ""  # more members of every session
+    provider: str = ""  # more members of the provider, a line each
+    reconnect: str = "{base: 50ms, max: 500ms}"
 
     def yaml(self) -> str:
-        bind = "bind: transceiver, reconnect: {base: 50ms, max: 500ms}"
+        more = f", {self.session}" if self.session else ""
+        binds = self.binds or ("transceiver",) * self.sessions
         lines = "\n".join(
-            f"      s{n}: {{host: 127.0.0.1, port: {self.port}, system_id: acme, password: {self.password},"
-            f" window: {self.window}, response_timeout: {self.response_timeout}, {bind}}}"
-            for n in range(1, self.sessions + 1)
+            f"      s{n}: {{host: '{self.host}', port: {self.port}, system_id: acme, password: {self.password},"
+            f" window: {self.window}, response_timeout: {self.response_timeout}, bind: {bind},"
+            f" reconnect: {self.reconnect}{more}}}"
+            for n, bind in enumerate(binds, 1)
         )
         return (
             "classes:\n"
@@ -74,6 +81,7 @@ class PolicyText:
             " requests: {rate_per_s: 1000, burst: 1000}, classes: [transactional, otp], default_class: transactional}\n"
             f"tenants:\n  {TENANT}: {{}}\n"
             f"providers:\n  carrier:\n    dialect: {self.dialect}\n    ramp: {{start: 1, double_every: 1s}}\n"
+            f"{self.provider}"
             f"    sessions:\n{lines}\n"
             "routes:\n  main: {match: {}, provider: carrier}\n"
         )
