@@ -183,9 +183,12 @@ def decode(octets: bytes) -> Pdu:
             else:
                 pdu = _decode_layout(kind, octets, size, command_status)
     except _Fault as fault:
-        # A request can be refused by its own response; a response that cannot be read leaves its request in doubt.
-        blame = Blame(command_id, sequence_number)
-        raise ProtocolError(fault.reason, fault.status, blame, fatal=c.is_response(command_id)) from None
+        refusal = ProtocolError(fault.reason, fault.status, Blame(command_id, sequence_number))
+        if fault.response is not None:
+            fault.response.command_status = command_status
+            fault.response.sequence_number = sequence_number
+            refusal.response = fault.response
+        raise refusal from None
     pdu.command_status = command_status
     pdu.sequence_number = sequence_number
     return pdu
@@ -196,6 +199,7 @@ class _Fault(Exception):
         super().__init__(reason)
         self.reason = reason
         self.status = status
+        self.response: Pdu | None = None
 
 
 def _decode_layout(kind: type[Pdu], octets: bytes, size: int, command_status: int) -> Pdu:
@@ -204,8 +208,8 @@ def _decode_layout(kind: type[Pdu], octets: bytes, size: int, command_status: in
     answer = c.is_response(kind.COMMAND_ID)
     if size == _SIZE and answer:
         return kind()
+    fields: dict[str, Any] = {}
     try:
-        fields: dict[str, Any] = {}
         at = _SIZE
         for name, limit, status in kind.LAYOUT:
             if limit == INTEGER:
@@ -214,13 +218,19 @@ def _decode_layout(kind: type[Pdu], octets: bytes, size: int, command_status: in
                 fields[name] = octets[at]
                 at += 1
             else:
-                end = _c_octets_end(octets, at, limit, size, (name, status))
+                end = octets.find(0, at, at + limit)
+                if end < 0:
+                    if at + limit > size:
+                        fields[name] = octets[at:size].decode(_CHARSET)
+                    raise _unterminated(name, at + limit, size, status)
                 fields[name] = octets[at:end].decode(_CHARSET)
                 at = end + 1
         return kind(tlvs=_decode_tlvs(octets, at, size), **fields)
-    except _Fault:
+    except _Fault as fault:
         if answer and command_status:
             return kind()
+        if answer:
+            fault.response = kind(**fields)
         raise
 
 
@@ -275,13 +285,6 @@ def _decode_short_message(pdu: ShortMessage, octets: bytes, size: int) -> ShortM
     if end < size:
         pdu.tlvs = _decode_tlvs(octets, end, size)
     return pdu
-
-
-def _c_octets_end(octets: bytes, at: int, limit: int, size: int, field: tuple[str, int]) -> int:
-    end = octets.find(0, at, at + limit)
-    if end < 0:
-        raise _unterminated(field[0], at + limit, size, field[1])
-    return end
 
 
 def _unterminated(name: str, limit_at: int, size: int, status: int) -> _Fault:

@@ -308,8 +308,9 @@ class Session:
 
     def _refuse_malformed(self, fault: ProtocolError, events: list[Event]) -> None:
         self.counts["malformed"] += 1
-        if fault.fatal:
-            self._finish("a response is malformed", events)
+        if isinstance(fault.response, Pdu):
+            # Its header tells whether the request was taken; an id that cannot be read does not undo that.
+            self._read_response(fault.response, events)
         elif fault.command_id not in c.UNANSWERED:
             self._queue(encode_bare(c.response_of(fault.command_id), fault.command_status, fault.sequence_number))
 

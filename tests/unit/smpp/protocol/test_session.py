@@ -451,13 +451,24 @@ def test_a_malformed_request_is_answered_by_its_own_response() -> None:
     assert session.counts["malformed"] == 1
 
 
-def test_a_malformed_good_answer_ends_the_link() -> None:
+@pytest.mark.parametrize(
+    ("body", "message_id"),
+    [
+        (b"abc", "abc"),  # no NUL at the end: met in the field
+        (b"x" * 300, ""),
+        (b"abc\0\x04\x27\0\x09\x02", "abc"),
+        (b"abc\0\x04\x27\x01", "abc"),
+    ],
+)
+def test_a_malformed_good_answer_is_an_answer_all_the_same(body: bytes, message_id: str) -> None:
     session = bound()
     sequence = submit(session, "a")
     session.take(0.0)
-    broken = c.HEADER.pack(19, c.response_of(c.SUBMIT_SM), 0, sequence) + b"abc"
-    assert session.receive(broken, 0.0) == [Ended("a response is malformed")]
-    assert session.end() == [("a", True)]
+    broken = c.HEADER.pack(16 + len(body), c.response_of(c.SUBMIT_SM), 0, sequence) + body
+    expected = SubmitSmResp(message_id, sequence_number=sequence)
+    assert session.receive(broken, 0.0) == [Answered("a", expected, late=False)]
+    assert session.counts["malformed"] == 1
+    assert session.bound and session.end() == []
 
 
 def test_more_receipts_than_are_answered_are_put_off() -> None:
