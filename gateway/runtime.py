@@ -17,10 +17,11 @@ from redis.backoff import NoBackoff
 
 from gateway import logs
 from gateway.clock import Clock
-from gateway.ledger import migrate
+from gateway.ledger import data_keys, migrate
 from gateway.ledger.connect import LEDGER_ERRORS, open_pool
 from gateway.policy.applier import Applier
 from gateway.policy.holder import PolicyHolder
+from gateway.sealing import KeyUnreadable, Sealer, read_key
 from gateway.settings import Settings
 from gateway.telemetry import metrics
 from scheduler.store.scheduler import Scheduler
@@ -56,6 +57,7 @@ class Runtime:
         self.scheduler = Scheduler(client, settings.cell)
         self.process_id = 0
         self.pepper = b""
+        self.sealer: Sealer
         self.policies: PolicyHolder
         self.applier: Applier
         self.stopping = asyncio.Event()
@@ -92,6 +94,7 @@ class Runtime:
                 await rt.clock.measure(client)
             await rt._register()
             stack.push_async_callback(rt._unregister)
+            await rt._load_keys()
             rt.policies = PolicyHolder(pool, rt.clock, rt.process_id)
             rt.applier = Applier(rt)
             stack.push_async_callback(rt._cancel_tasks)
@@ -153,6 +156,15 @@ class Runtime:
             self.role, self.worker, os.getpid(), socket.gethostname(), now_at,
         )  # fmt: skip
 
+    async def _load_keys(self) -> None:
+        keys = data_keys_of(self.settings)
+        async with self.pool.acquire() as conn:
+            try:
+                self.sealer = await data_keys.load(conn, keys, self.clock.now_at())
+            except data_keys.KeyMissing as error:
+                raise StartRefused(str(error)) from None
+        self.report["data_key"] = self.sealer.current
+
     async def _unregister(self) -> None:
         with suppress(*LEDGER_ERRORS):
             await asyncio.wait_for(
@@ -201,6 +213,22 @@ class Runtime:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def data_keys_of(settings: Settings) -> list[bytes]:
+    """The data keys that the settings give, the current one first; raises StartRefused."""
+    if settings.data_key is None:
+        raise StartRefused(
+            "SLUICEGATE_DATA_KEY is needed: it encrypts texts at rest. Make one with `openssl rand -base64 32` and give"
+            " the same to every role"
+        )
+    given = [settings.data_key.get_secret_value()]
+    if settings.data_keys_before is not None:
+        given += [one for one in settings.data_keys_before.get_secret_value().split(",") if one.strip()]
+    try:
+        return list(dict.fromkeys(read_key(one) for one in given))
+    except KeyUnreadable as error:
+        raise StartRefused(f"SLUICEGATE_DATA_KEY, SLUICEGATE_DATA_KEYS_BEFORE: {error}") from None
 
 
 def open_redis(url: str) -> redis.asyncio.Redis:

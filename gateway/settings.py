@@ -53,6 +53,9 @@ class Settings(BaseSettings):
         default="auto", description="auto: console on a terminal, else json"
     )
     data_key: SecretStr | None = Field(default=None, description="encrypts texts at rest: 32 octets in base64 or hex")
+    data_keys_before: SecretStr | None = Field(
+        default=None, description="earlier data keys, comma separated: they open what was encrypted under them"
+    )
     cell: str = Field(
         default="c1", pattern=r"^[a-z0-9-]{1,16}$", description="hash tag of this installation's keys in Redis"
     )

@@ -26,6 +26,8 @@ from gateway.ledger.migrate import migrate
 from tests.steady_parser import steady_parser
 
 steady_parser()
+# Texts at rest are always sealed; processes that tests start inherit it.
+os.environ.setdefault("SLUICEGATE_DATA_KEY", "5e" * 32)
 
 T = TypeVar("T")
 _TEMPLATE = "sluicegate_template"

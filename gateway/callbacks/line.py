@@ -19,6 +19,7 @@ from gateway.clock import Clock
 from gateway.ledger import callback_lines
 from gateway.ledger.callback_lines import Endpoint, Line, Verdict
 from gateway.policy.rules.snapshot import CallbackRules
+from gateway.sealing import Sealer
 from gateway.telemetry import metrics
 
 PAGE: Final = 200
@@ -48,6 +49,7 @@ class Means:
     pool: asyncpg.Pool[Any]
     client: Client
     clock: Clock
+    sealer: Sealer
     terms: Callable[[Endpoint], Terms]
     chance: Callable[[], float] = random.random
 
@@ -111,7 +113,10 @@ class EndpointLine:
 
     async def _refill(self) -> None:
         async with self.means.pool.acquire() as conn:
-            found = await callback_lines.page(conn, self.endpoint, self.means.clock.now_at(), self._in_hand, PAGE)
+            now_at = self.means.clock.now_at()
+            found = await callback_lines.page(
+                conn, self.means.sealer, self.endpoint, self._in_hand, now_at=now_at, limit=PAGE
+            )
         self._more = len(found) == PAGE
         self._queue.extend(found)
         self._in_hand.update(line.id for line in found)

@@ -41,7 +41,7 @@ class Sender:
 
     def __init__(self, rt: Runtime, client: Client) -> None:
         self._rt = rt
-        self._means = Means(rt.pool, client, rt.clock, self._terms)
+        self._means = Means(rt.pool, client, rt.clock, rt.sealer, self._terms)
         self._lines: dict[int, tuple[EndpointLine, asyncio.Task[None]]] = {}
         self._failures: dict[int, int] = {}
         self._resting: dict[int, int] = {}

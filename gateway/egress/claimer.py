@@ -16,13 +16,16 @@ import asyncpg
 
 from gateway import logs
 from gateway.clock import Clock
+from gateway.domain.suppression import rules_of
 from gateway.egress.flights import Flight
 from gateway.egress.outcome_writer import OutcomeWriter
 from gateway.egress.pump import Pump
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.egress.submissions import Lease, References, TextMissing, broken_flight, flight_of
 from gateway.ledger.claims import PLANNER_SETTINGS, Wanted, claim, close_overdue
+from gateway.ledger.suppression import suppress_refused
 from gateway.policy.rules.snapshot import Dialect, Policy
+from gateway.sealing import SealBroken, Sealer, about_message
 from gateway.telemetry import metrics
 from scheduler.core.asks import Leased, LeasedItem
 from scheduler.core.records import Reference
@@ -56,6 +59,7 @@ class ClaimerParts:
     policy: Callable[[], Policy]
     owner_id: int
     references: References
+    sealer: Sealer
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ class Claimer:
         rows: list[asyncpg.Record] = []
         try:
             conn = await self._parts.line.connection()
-            rows = await claim(conn, wanted, self._parts.owner_id, now_at)
+            rows = await claim(conn, wanted, self._parts.owner_id, now_at, rules_of(self._parts.policy()))
         except STORE_ERRORS as fault:
             self._parts.line.drop()
             _log.warning("claim_failed", error=type(fault).__name__, messages=len(wanted))
@@ -150,6 +154,10 @@ class Claimer:
             row = found.get(id_)
             if row is None:
                 continue
+            if not self._parts.sealer.knows(row["body_key_id"]):
+                # Not held: as an unwritten claim of ours it goes back to the queue, and to a process with the key.
+                _log.error("data_key_missing", id=str(row["id"]), data_key=row["body_key_id"])
+                continue
             self._parts.writer.hold(row["id"])
             lease = Lease(item.reference.queued_at, item.reference.deadline_at, item.spacing_ms, claimed_mono)
             claims = asked.claims
@@ -162,12 +170,19 @@ class Claimer:
         carrier = policy.providers.get(provider)
         dialect = carrier.dialect if carrier is not None else Dialect()
         try:
-            flight = flight_of(row, lease, dialect, provider, self._parts.references)
-        except (TextError, TextMissing, ValueError, OverflowError) as fault:
+            flight = flight_of(self._opened(row), lease, dialect, provider, self._parts.references)
+        except (SealBroken, TextError, TextMissing, ValueError, OverflowError) as fault:
             _log.error("message_unsendable", id=str(row["id"]), error=type(fault).__name__)
             return broken_flight(row, lease, provider, "unsendable")
         flight.route = row["route"]
         return flight
+
+    def _opened(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The claimed row with its text as the tenant wrote it."""
+        if row["body"] is None:
+            return row
+        about = about_message(row["tenant_id"], row["id"])
+        return {**row, "body": self._parts.sealer.open(row["body_key_id"], bytes(row["body"]), about)}
 
     async def _acknowledge(self, batch: list[_Asked], won: set[bytes]) -> None:
         """The leases are over; tokens of references whose slot was somebody else's go back to their buckets."""
@@ -196,19 +211,24 @@ class Claimer:
             for item in asked.leased.items
             if item.reference.id not in won  # most were decided elsewhere; the ledger knows which ran out of time
         ]
-        if not overdue or self._parts.clock.doubtful:
+        if not overdue:
             return
+        doubtful = self._parts.clock.doubtful  # whether somebody may be written to is no matter of time
         wanted = [_wanted(claims, reference) for claims, reference in overdue]
         try:
             conn = await self._parts.line.connection()
             async with conn.transaction():
-                closed = await close_overdue(conn, self._parts.policy(), wanted, self._parts.owner_id, now_at)
+                policy, owner_id = self._parts.policy(), self._parts.owner_id
+                closed = [] if doubtful else await close_overdue(conn, policy, wanted, owner_id, now_at)
+                stopped = await suppress_refused(conn, policy, wanted, owner_id, now_at)
         except STORE_ERRORS as fault:
             self._parts.line.drop()
             _log.warning("expiry_failed", error=type(fault).__name__, messages=len(wanted))
             return
         for one in closed:
             metrics.expired_total.labels(one.class_name, one.cause, one.stage).inc()
+        for refused in stopped:
+            metrics.suppressed_total.labels(refused.reason).inc()
 
 
 def claim_line(url: str) -> StoreLine:

@@ -19,6 +19,7 @@ from gateway.egress.rounds import Rounds
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.ledger.inbox import ReceivedPart, ReceivedReceipt, keep
 from gateway.policy.rules.snapshot import Dialect
+from gateway.sealing import Sealer
 from gateway.telemetry import metrics
 from smpp.link import Connection
 from smpp.protocol.codec import encode
@@ -49,8 +50,9 @@ class Delivery:
 class InboxWriter:
     """One task; sessions hand over, answers go out after the commit."""
 
-    def __init__(self, clock: Clock, line: StoreLine) -> None:
+    def __init__(self, clock: Clock, line: StoreLine, sealer: Sealer) -> None:
         self._clock = clock
+        self._sealer = sealer
         self._line = line
         self._rounds = Rounds(clock)
         self._waiting: deque[Delivery] = deque()
@@ -95,7 +97,7 @@ class InboxWriter:
     async def _keep(self, batch: list[Delivery]) -> None:
         receipts = [one.kept for one in batch if isinstance(one.kept, ReceivedReceipt)]
         parts = [one.kept for one in batch if isinstance(one.kept, ReceivedPart)]
-        await keep(await self._line.connection(), receipts, parts)
+        await keep(await self._line.connection(), self._sealer, receipts, parts)
         for one in batch:
             self._octets -= len(one.kept.raw)
             one.link.answer(one.pdu, ROK)

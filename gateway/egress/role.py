@@ -74,9 +74,10 @@ class Egress:
                 policy=lambda: rt.policies.current,
                 owner_id=rt.process_id,
                 references=References(),
+                sealer=rt.sealer,
             )
         )
-        self._inbox = InboxWriter(rt.clock, self._inbox_line)
+        self._inbox = InboxWriter(rt.clock, self._inbox_line, rt.sealer)
         self._accounts = Accounts(self._owner)
         self._health = HealthReporter(rt.scheduler, rt.clock.now_mono)
         self._shares = RetryShares(rt.clock.now_mono)

@@ -150,10 +150,10 @@ class Home:
             self.remember("socket_directory", str(place))
         return place
 
-    def secret(self, name: str) -> str:
-        """A random password, made once and kept."""
+    def secret(self, name: str, octets: int = 24) -> str:
+        """A random password or key in hex, made once and kept."""
         kept = self.recall(name)
-        return kept if kept is not None else self.remember(name, secrets.token_hex(24))
+        return kept if kept is not None else self.remember(name, secrets.token_hex(octets))
 
     def recall(self, name: str) -> str | None:
         """What `remember` kept under this name."""

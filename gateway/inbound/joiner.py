@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,6 +25,7 @@ from gateway.ledger.tenants import ids_by_name
 from gateway.logs import get
 from gateway.policy.rules.snapshot import Policy
 from gateway.runtime import Runtime
+from gateway.sealing import about_provider
 from gateway.telemetry import metrics
 
 BATCH: Final = 200
@@ -119,6 +120,10 @@ class Joiner:
             return 0.0
         return _LOOK_S if oldest_at is None else min(_LOOK_S, max(0.0, (oldest_at + timeout_ms - now_at) / 1000) or 0.1)
 
+    def _read(self, row: Mapping[str, Any]) -> Read:
+        raw = self._rt.sealer.unwrap(bytes(row["raw"]), about_provider(row["provider"]))
+        return read_part(raw, data_sm=row["data_sm"])
+
     async def _take(
         self, conn: asyncpg.Connection[Any], policy: Policy, rows: list[asyncpg.Record], now_at: int
     ) -> list[Handed]:
@@ -126,7 +131,7 @@ class Joiner:
         done: list[int] = []
         keys: dict[int, bytes] = {}
         for row in rows:
-            read = read_part(row["raw"], data_sm=row["data_sm"])
+            read = self._read(row)
             if read.place is None:
                 told.append(_whole(policy, row, read))
                 done.append(row["id"])
@@ -139,7 +144,7 @@ class Joiner:
         for row in await inbound.siblings(conn, sorted(touched)):
             by_key.setdefault(row["join_key"], []).append(row)
         for group in by_key.values():
-            joined, over = _join(policy, group, now_at)
+            joined, over = _join(policy, group, self._read, now_at)
             told += joined
             done += over
         handed = await self._hand_over(conn, policy, told, now_at)
@@ -155,7 +160,7 @@ class Joiner:
             self._handed(policy, one, owner, None if owner is None else known.get(owner.tenant), now_at)
             for one, owner in zip(told, owners, strict=True)
         ]
-        await inbound.insert(conn, handed)
+        await inbound.insert(conn, self._rt.sealer, handed)
         await self._heed(conn, policy, [one for one in handed if one.tenant_id is not None], now_at)
         return handed
 
@@ -212,9 +217,11 @@ def _whole(policy: Policy, row: Mapping[str, Any], read: Read) -> _Told:
     return _Told(row["provider"], row["sender"], read.source_ton, row["recipient"], text, row["received_at"], 1, 1)
 
 
-def _join(policy: Policy, group: list[asyncpg.Record], now_at: int) -> tuple[list[_Told], list[int]]:
+def _join(
+    policy: Policy, group: list[asyncpg.Record], read_row: Callable[[Mapping[str, Any]], Read], now_at: int
+) -> tuple[list[_Told], list[int]]:
     """What the parts under one key come to, and the rows that are done with it."""
-    reads = {row["id"]: read_part(row["raw"], data_sm=row["data_sm"]) for row in group}
+    reads = {row["id"]: read_row(row) for row in group}
     parts = []
     for row in group:
         read = reads[row["id"]]

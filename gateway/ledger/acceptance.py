@@ -7,6 +7,7 @@ their due rows and events, the day's usage and one outbox row. A call is never s
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from gateway import logs
 from gateway.domain import ids
 from gateway.ledger.connect import LEDGER_ERRORS
 from gateway.ledger.idempotency import KeyPlace
+from gateway.sealing import Sealer, about_message
 from scheduler.core.records import Entry, pack_batch
 
 ROWS_MAX: Final = 500
@@ -53,16 +55,16 @@ WITH asked AS MATERIALIZED (
 ), fresh AS MATERIALIZED (
     SELECT r.* FROM json_to_recordset($2::text::json)
            AS r (n int, day date, id uuid, tenant_id int, class text, status text, recipient text, sender text,
-                 body text, encoding text, segments smallint, application text, client_ref text, extras jsonb,
+                 body text, body_key_id smallint, encoding text, segments smallint, application text, client_ref text, extras jsonb,
                  route text, provider text, created_at bigint, not_before bigint, submit_by bigint, expires_at bigint,
                  predicted_wait_ms int, policy_version int, due_kind text)
       JOIN winners w ON w.n = r.n
 ), stored AS (
-    INSERT INTO messages (day, id, tenant_id, class, status, recipient, sender, body, encoding, segments, application,
-                          client_ref, extras, route, provider, created_at, not_before, submit_by, expires_at, sweep_at,
+    INSERT INTO messages (day, id, tenant_id, class, status, recipient, sender, body, body_key_id, encoding, segments,
+                          application, client_ref, extras, route, provider, created_at, not_before, submit_by, expires_at, sweep_at,
                           predicted_wait_ms, policy_version)
-    SELECT day, id, tenant_id, class, status, recipient, sender, convert_to(body, 'UTF8'), encoding, segments,
-           application, client_ref, extras, route, provider, created_at, not_before, submit_by, expires_at, submit_by,
+    SELECT day, id, tenant_id, class, status, recipient, sender, decode(body, 'base64'), body_key_id, encoding,
+           segments, application, client_ref, extras, route, provider, created_at, not_before, submit_by, expires_at, submit_by,
            predicted_wait_ms, policy_version
       FROM fresh
 ), used AS (
@@ -117,6 +119,7 @@ class Acceptance:
         worker: str,
         now_at: Callable[[], int],
         make_id: Callable[[], UUID],
+        sealer: Sealer,
         on_kept: Callable[[UUID, list[Entry]], None],
     ) -> None:
         """`on_kept` gets the outbox row's id and its entries after each commit that queued something."""
@@ -124,6 +127,7 @@ class Acceptance:
         self._worker = worker
         self._now_at = now_at
         self._make_id = make_id
+        self._sealer = sealer
         self._on_kept = on_kept
         self._urgent: deque[Call] = deque()
         self._waiting: deque[Call] = deque()
@@ -196,7 +200,7 @@ class Acceptance:
     async def _commit(self, conn: Any, batch: list[Call], label: str) -> bool:
         """Writes a batch and answers its calls; False where the connection must not be used again."""
         outbox_id = self._make_id()
-        arguments = _arguments(batch, label, self._now_at(), outbox_id)
+        arguments = _arguments(batch, self._sealer, label, self._now_at(), outbox_id)
         for repeat in range(_REPEATS_MAX + 1):
             try:
                 result = await conn.fetch(KEEP, *arguments, timeout=_COMMIT_S)
@@ -236,7 +240,7 @@ class Acceptance:
             self._on_kept(outbox_id, entries)
 
 
-def _arguments(batch: list[Call], label: str, now_at: int, outbox_id: UUID) -> tuple[Any, ...]:
+def _arguments(batch: list[Call], sealer: Sealer, label: str, now_at: int, outbox_id: UUID) -> tuple[Any, ...]:
     calls: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     entries: list[Entry] = []
@@ -253,7 +257,7 @@ def _arguments(batch: list[Call], label: str, now_at: int, outbox_id: UUID) -> t
                 "keep_until": call.keep_until,
             }
         )
-        rows.extend({**row, "n": n, "day": ids.day_of(row["id"])} for row in call.rows)
+        rows.extend({**_sealed(row, sealer), "n": n, "day": ids.day_of(row["id"])} for row in call.rows)
         entries.extend(call.entries)
     rows.sort(key=_by_id)
     return (
@@ -264,6 +268,12 @@ def _arguments(batch: list[Call], label: str, now_at: int, outbox_id: UUID) -> t
         outbox_id,
         pack_batch(entries) if entries else None,
     )
+
+
+def _sealed(row: Mapping[str, Any], sealer: Sealer) -> dict[str, Any]:
+    """A row whose text nobody can read without the data key."""
+    body = sealer.seal(row["body"].encode("utf-8"), about_message(row["tenant_id"], row["id"]))
+    return {**row, "body": b64encode(body).decode("ascii"), "body_key_id": sealer.current}
 
 
 def _by_id(row: Mapping[str, Any]) -> bytes:

@@ -19,6 +19,7 @@ from gateway.domain.message import message_object
 from gateway.ledger.inbound import text_of
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import CallbackTarget, Policy
+from gateway.sealing import Sealer
 
 CHANNEL: Final = "sluicegate_callbacks"
 CORRECTED: Final = "message.corrected"
@@ -344,14 +345,20 @@ def _count(done: str) -> int:
 
 
 async def page(
-    conn: asyncpg.Connection[asyncpg.Record], endpoint: Endpoint, now_at: int, besides: Iterable[int], limit: int
+    conn: asyncpg.Connection[asyncpg.Record],
+    sealer: Sealer,
+    endpoint: Endpoint,
+    besides: Iterable[int],
+    *,
+    now_at: int,
+    limit: int,
 ) -> list[Line]:
     """The next due notices of one endpoint, without those already in hand; handsets' texts are put into theirs."""
     rows = await conn.fetch(_PAGE, endpoint.id, now_at, list(besides), limit)
     texts: dict[UUID, str | None] = {}
     wanted = [row["message_id"] for row in rows if row["type"] == RECEIVED]
     if wanted:
-        texts = {row["id"]: text_of(row) for row in await conn.fetch(_TEXTS, wanted, endpoint.tenant_id)}
+        texts = {row["id"]: text_of(row, sealer) for row in await conn.fetch(_TEXTS, wanted, endpoint.tenant_id)}
     return [
         Line(
             row["id"],

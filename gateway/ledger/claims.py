@@ -84,8 +84,8 @@ WITH asked AS MATERIALIZED (
     RETURNING day, id, slot, session
 )
 SELECT m.day, m.id, w.slot, w.session, m.tenant_id, m.class, m.recipient, m.sender, m.body, m.body_key_id, m.encoding,
-       m.segments, m.extras, m.route, CASE WHEN m.submit_begun THEN m.submit_by ELSE {DEADLINE} END AS submit_by, m.expires_at,
-       m.submit_begun, m.attempts_spent, m.possible_duplicate,
+       m.segments, m.extras, m.route, CASE WHEN m.submit_begun THEN m.submit_by ELSE {DEADLINE} END AS submit_by,
+       m.expires_at, m.submit_begun, m.attempts_spent, m.possible_duplicate,
        CASE WHEN m.segments > 1 AND m.next_slot > 0 THEN (
            SELECT a.parts FROM attempts a
             WHERE a.day = m.day AND a.id = m.id AND a.parts IS NOT NULL ORDER BY a.slot DESC LIMIT 1) END AS parts

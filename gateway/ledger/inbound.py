@@ -13,6 +13,7 @@ from uuid import UUID
 import asyncpg
 
 from gateway.domain import ids
+from gateway.sealing import Sealer, about_message
 
 CHANNEL: Final = "sluicegate_inbound"
 PREFIX: Final = "in_"
@@ -43,9 +44,10 @@ DELETE FROM inbound_parts WHERE id IN (
     SELECT id FROM inbound_parts WHERE done_at IS NOT NULL AND done_at <= $1 ORDER BY done_at LIMIT $2)
 """
 _INSERT: Final = """
-INSERT INTO inbound (id, tenant_id, provider, sender, recipient, body, received_at, parts, total, keyword)
-SELECT * FROM unnest($1::uuid[], $2::int[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bigint[],
-                     $8::smallint[], $9::smallint[], $10::text[])
+INSERT INTO inbound (id, tenant_id, provider, sender, recipient, body, received_at, parts, total, keyword, body_key_id)
+SELECT *, $11::smallint
+  FROM unnest($1::uuid[], $2::int[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bigint[], $8::smallint[],
+              $9::smallint[], $10::text[])
 ON CONFLICT DO NOTHING
 """
 _UNOWNED: Final = """
@@ -136,8 +138,8 @@ async def forget(conn: asyncpg.Connection[Any], done_until: int, limit: int) -> 
     return int(done.rpartition(" ")[2])
 
 
-async def insert(conn: asyncpg.Connection[Any], texts: Sequence[Handed]) -> None:
-    """Keeps texts that are handed over."""
+async def insert(conn: asyncpg.Connection[Any], sealer: Sealer, texts: Sequence[Handed]) -> None:
+    """Keeps texts that are handed over, sealed."""
     if texts:
         await conn.execute(
             _INSERT,
@@ -146,11 +148,12 @@ async def insert(conn: asyncpg.Connection[Any], texts: Sequence[Handed]) -> None
             [one.provider for one in texts],
             [one.sender for one in texts],
             [one.recipient for one in texts],
-            [one.text.encode("utf-8", "replace") for one in texts],
+            [sealer.seal(one.text.encode("utf-8", "replace"), _about(one.id)) for one in texts],
             [one.received_at for one in texts],
             [one.parts for one in texts],
             [one.total for one in texts],
             [one.keyword for one in texts],
+            sealer.current,
         )
 
 
@@ -203,10 +206,15 @@ async def find_page(conn: asyncpg.Connection[Any], tenant_id: int, wanted: Filte
     return list(await conn.fetch(statement, *arguments, timeout=_READ_S))
 
 
-def text_of(row: Mapping[str, Any]) -> str | None:
-    """The text of an `inbound` row; None once it was wiped."""
-    body: bytes | None = row["body"]
-    return None if body is None else body.decode("utf-8")
+def text_of(row: Mapping[str, Any], sealer: Sealer) -> str | None:
+    """The text of an `inbound` row; None once it was wiped. Raises SealBroken."""
+    if row["body"] is None:
+        return None
+    return sealer.open(row["body_key_id"], bytes(row["body"]), _about(row["id"])).decode("utf-8")
+
+
+def _about(inbound_id: UUID) -> bytes:
+    return about_message(0, inbound_id)  # whoever owns it: that may change
 
 
 def shown_id(message_id: UUID) -> str:

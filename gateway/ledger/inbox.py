@@ -17,6 +17,7 @@ import asyncpg
 from gateway.domain.coverage import HOUR_MS
 from gateway.ledger.coverage import ADD_UP, SHARD
 from gateway.ledger.inbound import CHANNEL as INBOUND
+from gateway.sealing import Sealer, about_provider
 
 CHANNEL: Final = "sluicegate_receipts"
 _DAY_MS: Final = 86_400_000
@@ -84,9 +85,15 @@ class ReceivedPart:
 
 
 async def keep(
-    conn: asyncpg.Connection[Any], receipts: Sequence[ReceivedReceipt], parts: Sequence[ReceivedPart]
+    conn: asyncpg.Connection[Any],
+    sealer: Sealer,
+    receipts: Sequence[ReceivedReceipt],
+    parts: Sequence[ReceivedPart],
 ) -> None:
-    """Keeps a batch in one transaction and wakes whoever works on it; repeats change nothing."""
+    """Keeps a batch in one transaction and wakes whoever works on it; repeats change nothing.
+
+    PDUs as they came are sealed: receipts repeat the beginning of a text, handsets' parts are one.
+    """
     async with conn.transaction():
         if receipts:
             await conn.execute(
@@ -103,7 +110,7 @@ async def keep(
                 [_storable(r.error_code) for r in receipts],
                 [r.done_at for r in receipts],
                 [r.submitted_at for r in receipts],
-                [r.raw for r in receipts],
+                [sealer.wrap(r.raw, about_provider(r.provider)) for r in receipts],
                 [r.own_reference for r in receipts],
             )
         if parts:
@@ -116,7 +123,7 @@ async def keep(
                 [p.received_at for p in parts],
                 [_storable(p.sender) for p in parts],
                 [_storable(p.recipient) for p in parts],
-                [p.raw for p in parts],
+                [sealer.wrap(p.raw, about_provider(p.provider)) for p in parts],
                 [p.data_sm for p in parts],
             )
             await conn.execute("SELECT pg_notify($1, '')", INBOUND)

@@ -69,6 +69,7 @@ def _environment(settings: Settings, stores: Stores, page: Path) -> dict[str, st
     given = {
         "SLUICEGATE_DATABASE_URL": stores.database_url,
         "SLUICEGATE_REDIS_URL": stores.redis_url,
+        "SLUICEGATE_DATA_KEY": settings.data_key.get_secret_value() if settings.data_key else "",
         "SLUICEGATE_ADMIN_SOCKET": str(page),
         "SLUICEGATE_LOG_FORMAT": "json" if settings.log_format == "auto" else settings.log_format,
     }

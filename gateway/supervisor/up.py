@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from gateway import logs
 from gateway.embedded import child
 from gateway.embedded.home import Home
@@ -90,7 +92,11 @@ class Supervisor:
         self, stack: AsyncExitStack, stores: Stores, tenant_port: socket.socket, operators_port: socket.socket
     ) -> None:
         settings = self._settings.model_copy(
-            update={"database_url": stores.database_url, "redis_url": stores.redis_url}
+            update={
+                "database_url": stores.database_url,
+                "redis_url": stores.redis_url,
+                "data_key": self._settings.data_key or SecretStr(self._home.secret("data_key", octets=32)),
+            }
         )
         former_port, simulator_port = self._simulator_ports()
         first = from_file(settings.policy) if settings.policy is not None else demo(simulator_port, former_port)

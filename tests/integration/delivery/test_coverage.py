@@ -49,7 +49,7 @@ def received(world: World, carrier_id: str, word: str | None = "delivered") -> R
 
 async def arrive(world: World, *receipts: ReceivedReceipt) -> None:
     async with world.pool.acquire() as conn:
-        await keep(conn, receipts, ())
+        await keep(conn, world.sealer, receipts, ())
         await merge_batch(conn, world.policy, world.clock.now_at() + 10)
 
 

@@ -68,7 +68,7 @@ async def arrive(world: World, *pdus: DeliverSm | DataSm, received_at: int | Non
         for pdu in pdus
     ]  # fmt: skip
     async with world.pool.acquire() as conn:
-        await keep(conn, [], parts)
+        await keep(conn, world.sealer, [], parts)
 
 
 async def join(world: World) -> None:
@@ -83,7 +83,11 @@ async def texts(world: World, tenant: str | None = "acme") -> list[tuple[str, st
         "SELECT * FROM inbound WHERE tenant_id IS NOT DISTINCT FROM $1 ORDER BY received_at, id",
         None if tenant is None else world.tenants[tenant],
     )
-    return [(row["sender"], row["recipient"], inbound.text_of(row), row["parts"], row["total"]) for row in rows]
+    shown = [inbound.text_of(row, world.sealer) for row in rows]
+    return [
+        (row["sender"], row["recipient"], text, row["parts"], row["total"])
+        for row, text in zip(rows, shown, strict=True)
+    ]
 
 
 async def test_a_text_in_any_alphabet_reaches_its_tenant(inbox: World) -> None:
@@ -182,7 +186,7 @@ async def test_an_incomplete_message_is_handed_over_with_a_mark_after_join_timeo
 async def test_what_cannot_be_read_is_an_empty_text_and_stops_nothing(inbox: World) -> None:
     broken = ReceivedPart("carrier-a", "a1", 1, 1, HANDSET, NUMBER, b"\x01\x02", False)
     async with inbox.pool.acquire() as conn:
-        await keep(conn, [], [broken])
+        await keep(conn, inbox.sealer, [], [broken])
     await arrive(inbox, deliver("after"))
     await join(inbox)
     assert sorted(text or "" for _, _, text, _, _ in await texts(inbox)) == ["", "after"]
@@ -242,7 +246,7 @@ async def test_callbacks_hold_no_text_in_the_ledger_and_bring_it_when_sent(inbox
     assert row["type"] == "message.received" and b"secret" not in row["body"]
     async with inbox.pool.acquire() as conn:
         endpoint = Endpoint(row["endpoint_id"], row["tenant_id"], "acme", "http://127.0.0.1:9/hooks")
-        (line,) = await callback_lines.page(conn, endpoint, inbox.clock.now_at(), [], 10)
+        (line,) = await callback_lines.page(conn, inbox.sealer, endpoint, [], now_at=inbox.clock.now_at(), limit=10)
     assert b'"text":"a secret word"' in line.body
 
 

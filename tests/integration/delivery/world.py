@@ -20,6 +20,7 @@ from gateway.domain.ids import day_of, uuid7
 from gateway.ledger.connect import open_pool
 from gateway.policy.rules.parse import read_policy
 from gateway.policy.rules.snapshot import Policy
+from gateway.sealing import Sealer
 from scheduler.store.scheduler import Scheduler
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -64,6 +65,7 @@ class World:
     pool: asyncpg.Pool[Any]
     policy: Policy = field(default_factory=policy_of)
     clock: WallClock = field(default_factory=WallClock)
+    sealer: Sealer = field(default_factory=lambda: Sealer({1: bytes(range(32))}, 1))
     tenants: dict[str, int] = field(default_factory=dict)
     numbers: Any = field(default_factory=lambda: itertools.count(1))
 
@@ -182,6 +184,7 @@ class World:
             policies=SimpleNamespace(current=self.policy),
             scheduler=scheduler,
             pepper=b"p" * 32,
+            sealer=self.sealer,
             process_id=1,
             stopping=asyncio.Event(),
         )
