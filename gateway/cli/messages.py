@@ -29,6 +29,22 @@ _SHOWN = (
     "expires_at",
     "not_before",
 )
+_REHEARSED = (
+    "verdict",
+    "status",
+    "class",
+    "to",
+    "from",
+    "segments",
+    "encoding",
+    "national_shift",
+    "route",
+    "predicted_wait_ms",
+    "queue_age_ms",
+    "not_before",
+    "submit_by",
+    "expires_at",
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -50,6 +66,9 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option("--wait", help="Wait for its end; exit code 1 unless it was delivered.")
         ] = False,
         timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Longest wait, seconds.")] = 60.0,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Only say what would happen, with the text of each part.")
+        ] = False,
         data_dir: DataDir = None,
         as_json: AsJson = False,
     ) -> None:
@@ -57,14 +76,16 @@ def register(app: typer.Typer) -> None:
 
         Example: sluicegate send --to +447700900123 --text "Hello" --wait
         """
-        fields = {"tenant": tenant, "to": to, "text": text, "class": class_name, "from": sender}
-        message = run(
-            _send(
-                {name: value for name, value in fields.items() if value is not None},
-                timeout if wait else None,
-                data_dir,
-            )
-        )
+        named = {"tenant": tenant, "to": to, "text": text, "class": class_name, "from": sender}
+        fields = {name: value for name, value in named.items() if value is not None}
+        if dry_run:
+            rehearsal = run(_rehearse(fields, data_dir))
+            if as_json:
+                tell_json(rehearsal)
+            else:
+                show_rehearsal(rehearsal)
+            raise typer.Exit(0 if rehearsal["verdict"] in ("accept", "defer") else 1)
+        message = run(_send(fields, timeout if wait else None, data_dir))
         if as_json:
             tell_json(message)
         else:
@@ -100,6 +121,27 @@ def show(message: dict[str, Any]) -> None:
             ["seq", "at", "what", "cause"],
             [(one["seq"], one["at"], one["type"], one.get("cause")) for one in message["events"]],
         )
+
+
+def show_rehearsal(rehearsal: dict[str, Any]) -> None:
+    """What a dry run said, for people."""
+    pairs = {name: rehearsal.get(name) for name in _REHEARSED if rehearsal.get(name) is not None}
+    if rehearsal.get("problem"):
+        pairs["problem"] = f"{rehearsal['problem']['code']}: {rehearsal['problem'].get('detail', '')}"
+    tell_pairs(pairs)
+    tell("")
+    # A line end inside a text would look like a row of its own.
+    rows = [
+        (part["number"], part["units"], json.dumps(part["text"], ensure_ascii=False)) for part in rehearsal["parts"]
+    ]
+    tell_table(["part", "units", "text"], rows)
+
+
+async def _rehearse(fields: dict[str, str], data_dir: Path | None) -> dict[str, Any]:
+    code, answer = await Operators(data_dir).ask("POST", "/admin/messages?dry_run=true", json.dumps(fields).encode())
+    if code != 200:
+        raise refused(answer)
+    return dict(answer)
 
 
 async def _send(fields: dict[str, str], wait_s: float | None, data_dir: Path | None) -> dict[str, Any]:

@@ -21,7 +21,14 @@ from gateway.operators.desk import Desk
 
 
 async def send_by_hand(desk: Desk, request: Request, _actor: str) -> Response:
-    """Submits a message for a tenant through the same door as its own calls: `{"tenant": name, ...message fields}`."""
+    """Submits a message for a tenant through the same door as its own calls: `{"tenant": name, ...message fields}`.
+
+    With `?dry_run=true` it only says what would happen and shows the parts.
+    """
+    dry_run = request.query_params.get("dry_run", "false").lower()
+    if dry_run not in ("true", "false", "1", "0"):
+        errors = [{"pointer": "/dry_run", "message": "must be true or false"}]
+        return problem(422, "request.invalid", "dry_run is true or false", errors=errors)
     given = json_object(request)
     if given is None:
         return problem(400, "request.malformed", "The body is a JSON object")
@@ -42,7 +49,7 @@ async def send_by_hand(desk: Desk, request: Request, _actor: str) -> Response:
             errors=[{"pointer": "/tenant", "message": "is not an account"}],
         )
     key = request.headers.get("idempotency-key") or f"by-hand-{secrets.token_hex(12)}"
-    answer = await desk.door().submit(TenantRef(tenant_id, tenant), orjson.dumps(given), key)
+    answer = await desk.door().submit(TenantRef(tenant_id, tenant), orjson.dumps(given), key, dry_run in ("true", "1"))
     return Response(
         answer.body,
         answer.status,

@@ -126,7 +126,7 @@ def _decode_utf16(octets: bytes) -> str:
 def _is_little_endian(octets: bytes) -> bool:
     """Whether the second octets look like pages of a script and the first ones like letters on them."""
     first, second = set(octets[0::2]), set(octets[1::2])
-    if len(octets) % 2 or len(first) <= len(second) or not second <= _SCRIPT_PAGES or first <= _SCRIPT_PAGES:
+    if len(octets) % 2 or len(first) <= len(second) or not second <= _SCRIPT_PAGES:
         return False
     swapped = octets.decode("utf-16-le", "replace")
     return not any(unicodedata.category(char) in ("Cc", "Cn", "Co") and char not in "\t\n\r" for char in swapped)

@@ -99,6 +99,9 @@ def test_send_by_hand_waits_for_the_end(gateway: RunningGateway) -> None:
     assert message["status"] == "delivered"
     shown = gateway.command("message", message["id"], "--json")
     assert [one["type"] for one in json.loads(shown.stdout)["events"]][:2] == ["accepted", "claimed"]
+    rehearsed = gateway.command("send", "--to", "+447700900124", "--text", "€" * 100, "--dry-run")
+    assert rehearsed.returncode == 0, rehearsed.stderr
+    assert [line.split()[:2] for line in rehearsed.stdout.splitlines()[-2:]] == [["1", "152"], ["2", "48"]]
     refused = gateway.command("send", "--to", "nobody", "--text", "x")
     assert refused.returncode == 1
     assert "/to" in refused.stderr

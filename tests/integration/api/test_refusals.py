@@ -251,6 +251,8 @@ async def test_a_dry_run_keeps_nothing_and_needs_no_key(gateway: Gateway) -> Non
     body = reply.json
     assert (body["verdict"], body["segments"], body["encoding"], body["route"]) == ("accept", 2, "gsm7", "everywhere")
     assert "predicted_wait_ms" in body
+    assert [(part["number"], part["units"], len(part["text"])) for part in body["parts"]] == [(1, 152, 76), (2, 48, 24)]
+    assert body["national_shift"] == "none"
     assert reply.headers["ratelimit"]
     await gateway.rt.scheduler.pause("provider:simulator")
     refused = await gateway.call("POST", "/v1/messages?dry_run=1", json=MESSAGE)
