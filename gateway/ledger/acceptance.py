@@ -55,17 +55,17 @@ WITH asked AS MATERIALIZED (
 ), fresh AS MATERIALIZED (
     SELECT r.* FROM json_to_recordset($2::text::json)
            AS r (n int, day date, id uuid, tenant_id int, class text, status text, recipient text, sender text,
-                 body text, body_key_id smallint, encoding text, segments smallint, application text, client_ref text, extras jsonb,
-                 route text, provider text, created_at bigint, not_before bigint, submit_by bigint, expires_at bigint,
+                 body text, body_key_id smallint, encoding text, segments smallint, application text, client_ref text,
+                 extras jsonb, route text, provider text, created_at bigint, not_before bigint, submit_by bigint, expires_at bigint,
                  predicted_wait_ms int, policy_version int, due_kind text)
       JOIN winners w ON w.n = r.n
 ), stored AS (
     INSERT INTO messages (day, id, tenant_id, class, status, recipient, sender, body, body_key_id, encoding, segments,
-                          application, client_ref, extras, route, provider, created_at, not_before, submit_by, expires_at, sweep_at,
-                          predicted_wait_ms, policy_version)
+                          application, client_ref, extras, route, provider, created_at, not_before, submit_by,
+                          expires_at, sweep_at, predicted_wait_ms, policy_version)
     SELECT day, id, tenant_id, class, status, recipient, sender, decode(body, 'base64'), body_key_id, encoding,
-           segments, application, client_ref, extras, route, provider, created_at, not_before, submit_by, expires_at, submit_by,
-           predicted_wait_ms, policy_version
+           segments, application, client_ref, extras, route, provider, created_at, not_before, submit_by, expires_at,
+           submit_by, predicted_wait_ms, policy_version
       FROM fresh
 ), used AS (
     INSERT INTO daily_usage (tenant_id, day, worker, segments)
