@@ -15,13 +15,18 @@ from starlette.routing import Route
 from gateway.admission.problems import NOT_FOUND, Problem
 from gateway.api import docs_page, openapi
 from gateway.api.answers import Answer, json_answer, problem_answer
+from gateway.api.applications import Applications
 from gateway.api.authentication import Authentication
 from gateway.api.desk import TenantRef
 from gateway.api.door import Door
 from gateway.api.exchange import App, Exchange, Receive, Scope, Send, send_answer
 from gateway.api.front import Front
+from gateway.api.inbound import Inbox
 from gateway.api.messages import Messages
-from gateway.ledger.keys import READ, SEND, KeyRing
+from gateway.api.opt_lists import Imports, OptLists
+from gateway.api.usage import Usage
+from gateway.ledger.consents import OPT_INS, OPT_OUTS
+from gateway.ledger.keys import MANAGE, READ, SEND, KeyRing
 from gateway.runtime import Runtime
 
 Handler = Callable[[Exchange, TenantRef], Awaitable[Answer]]
@@ -86,19 +91,45 @@ def build(rt: Runtime, door: Door) -> App:
     app.openapi = lambda: described  # type: ignore[method-assign]
     authentication = Authentication(KeyRing(rt.pool, rt.clock), rt.clock, rt.settings.trusted_proxies)
     messages = Messages(rt, door)
+    applications = Applications(rt)
     calls: list[tuple[str, str, str, Handler]] = [
         ("POST", "/v1/messages", SEND, messages.submit),
         ("POST", "/v1/messages/batch", SEND, messages.submit_batch),
         ("GET", "/v1/messages", READ, messages.page),
         ("GET", "/v1/messages/{id}", READ, messages.one),
         ("POST", "/v1/messages/{id}/cancel", SEND, messages.cancel),
+        ("GET", "/v1/applications", READ, applications.page),
+        ("POST", "/v1/applications/{name}/pause", MANAGE, applications.pause),
+        ("POST", "/v1/applications/{name}/resume", MANAGE, applications.resume),
+        ("POST", "/v1/applications/{name}/cancel", MANAGE, applications.cancel),
     ]
+    calls += _tenant_calls(rt)
     for method, path, scope_needed, handler in calls:
         app.add_route(path, Endpoint(authentication, scope_needed, handler), methods=[method])  # type: ignore[arg-type]
     app.add_route("/openapi.json", Page(json_answer(200, described)), methods=["GET"])  # type: ignore[arg-type]
     app.add_route("/docs", Page(docs_page.answer(described)), methods=["GET"])  # type: ignore[arg-type]
     _give_problems(app)
     return Front(Express(app, {("POST", "/v1/messages"), ("POST", "/v1/messages/batch")}))
+
+
+def _tenant_calls(rt: Runtime) -> list[tuple[str, str, str, Handler]]:
+    """The calls besides messages: what handsets wrote, who may be written to, what was used."""
+    inbox, imports = Inbox(rt), Imports(rt)
+    calls: list[tuple[str, str, str, Handler]] = [
+        ("GET", "/v1/inbound", READ, inbox.page),
+        ("GET", "/v1/inbound/{id}", READ, inbox.one),
+        ("GET", "/v1/imports/{id}", READ, imports.one),
+        ("GET", "/v1/usage", READ, Usage(rt).get),
+    ]
+    for path, table in (("/v1/opt-outs", OPT_OUTS), ("/v1/opt-ins", OPT_INS)):
+        lists = OptLists(rt, table)
+        calls += [
+            ("POST", f"{path}/import", MANAGE, lists.take_list),
+            ("GET", f"{path}/{{number}}", READ, lists.get),
+            ("PUT", f"{path}/{{number}}", MANAGE, lists.put),
+            ("DELETE", f"{path}/{{number}}", MANAGE, lists.delete),
+        ]
+    return calls
 
 
 def _give_problems(app: FastAPI) -> None:

@@ -5,24 +5,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.admission.fields import CLASSES
-from gateway.admission.problems import CODES, MEDIA_TYPE
-from gateway.api.schemas import SCHEMAS, Schema, reference
+from gateway.api.openapi_applications import APPLICATION_SCHEMAS, application_paths
+from gateway.api.openapi_parts import BODY, LOCATION, gives, parameter, refuses, takes
+from gateway.api.schemas import SCHEMAS, Schema
 from gateway.domain import states
 
 TITLE: Final = "Sluicegate"
 VERSION: Final = "1"
 
-_EVERYWHERE: Final = (
-    "auth.required",
-    "auth.scope",
-    "capacity.storage",
-    "capacity.overload",
-    "request.timeout",
-    "internal",
-)
-_BODY: Final = ("request.malformed", "request.invalid", "request.too_large", "request.encoding")
 _SEND: Final = (
-    *_BODY,
+    *BODY,
     "idempotency.missing",
     "idempotency.malformed",
     "idempotency.conflict",
@@ -43,9 +35,6 @@ _SEND: Final = (
     "policy.opted_out",
     "policy.no_consent",
 )
-_HEADERS: Final[Schema] = {
-    "X-Request-Id": {"description": "Names this request in the logs.", "schema": {"type": "string"}},
-}
 _RATE: Final[Schema] = {
     "RateLimit-Policy": {
         "description": "The tenant's door rate (IETF draft): quota and window.",
@@ -54,25 +43,6 @@ _RATE: Final[Schema] = {
     "RateLimit": {"description": "What is left of it.", "schema": {"type": "string"}},
 }
 _REPLAYED: Final[Schema] = {"description": "`true` where this is the first answer again.", "schema": {"type": "string"}}
-_LOCATION: Final[Schema] = {"description": "Where the message is.", "schema": {"type": "string"}}
-_RETRY_AFTER: Final[Schema] = {
-    "description": "Whole seconds to wait before repeating.",
-    "schema": {"type": "integer", "minimum": 1},
-}
-_STATUS_TEXT: Final = {
-    400: "Malformed",
-    401: "No valid key",
-    403: "The key does not allow this",
-    404: "No such object",
-    408: "Too slow",
-    409: "Conflict",
-    413: "Too large",
-    415: "Compressed",
-    422: "Refused for good",
-    429: "Slow down",
-    500: "Our fault",
-    503: "Not now; repeat with the same Idempotency-Key",
-}
 
 
 def document() -> dict[str, Any]:
@@ -91,16 +61,17 @@ def document() -> dict[str, Any]:
             "/v1/messages/batch": {"post": _batch()},
             "/v1/messages/{id}": {"get": _one()},
             "/v1/messages/{id}/cancel": {"post": _cancel()},
+            **application_paths(),
         },
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": SCHEMAS | APPLICATION_SCHEMAS,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "An API key: sg_..."}},
         },
     }
 
 
 def _submit() -> Schema:
-    dry_run = _parameter(
+    dry_run = parameter(
         "dry_run", {"type": "boolean"}, "Only say what a real call would get; nothing is kept and no key is needed."
     )
     return {
@@ -108,15 +79,15 @@ def _submit() -> Schema:
         "summary": "Submit one message",
         "description": "Needs the scope `send`. Repeat it with the same key after a failure: it is taken once.",
         "parameters": [_KEY, dry_run],
-        "requestBody": _takes("MessageRequest"),
+        "requestBody": takes("MessageRequest"),
         "responses": {
-            "202": _gives(
+            "202": gives(
                 "Message",
                 "Durable. It waits for its turn or for its time.",
-                _RATE | {"Location": _LOCATION, "Idempotent-Replayed": _REPLAYED},
+                _RATE | {"Location": LOCATION, "Idempotent-Replayed": _REPLAYED},
             ),
-            "200": _gives("DryRun", "What a real call would get (dry run only).", _RATE),
-            **_refuses(_SEND, _RATE),
+            "200": gives("DryRun", "What a real call would get (dry run only).", _RATE),
+            **refuses(_SEND, _RATE),
         },
     }
 
@@ -128,10 +99,10 @@ def _batch() -> Schema:
         "description": "Needs the scope `send`. Answered 202 when at least one was accepted; a refused one can be sent "
         "again in a call with a new key.",
         "parameters": [_KEY],
-        "requestBody": _takes("BatchRequest"),
+        "requestBody": takes("BatchRequest"),
         "responses": {
-            "202": _gives("BatchAnswer", "At least one is durable.", _RATE | {"Idempotent-Replayed": _REPLAYED}),
-            **_refuses((*_SEND, "batch.refused"), _RATE),
+            "202": gives("BatchAnswer", "At least one is durable.", _RATE | {"Idempotent-Replayed": _REPLAYED}),
+            **refuses((*_SEND, "batch.refused"), _RATE),
         },
     }
 
@@ -143,16 +114,16 @@ def _list() -> Schema:
         "summary": "List messages, newest first",
         "description": "Needs the scope `read`.",
         "parameters": [
-            _parameter("status", {"type": "string", "enum": sorted(states.ALL)}, "Only these."),
-            _parameter("class", {"type": "string", "enum": list(CLASSES)}, "Only these."),
-            _parameter("to", {"type": "string"}, "Only to this number."),
-            _parameter("client_ref", {"type": "string"}, "Only with this reference."),
-            _parameter("created_after", instant, "Only later ones."),
-            _parameter("created_before", instant, "Only earlier ones."),
-            _parameter("limit", {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}, "How many."),
-            _parameter("cursor", {"type": "string"}, "`next_cursor` of the page before."),
+            parameter("status", {"type": "string", "enum": sorted(states.ALL)}, "Only these."),
+            parameter("class", {"type": "string", "enum": list(CLASSES)}, "Only these."),
+            parameter("to", {"type": "string"}, "Only to this number."),
+            parameter("client_ref", {"type": "string"}, "Only with this reference."),
+            parameter("created_after", instant, "Only later ones."),
+            parameter("created_before", instant, "Only earlier ones."),
+            parameter("limit", {"type": "integer", "minimum": 1, "maximum": 200, "default": 50}, "How many."),
+            parameter("cursor", {"type": "string"}, "`next_cursor` of the page before."),
         ],
-        "responses": {"200": _gives("MessagePage", "A page.", {}), **_refuses(("request.invalid",), {})},
+        "responses": {"200": gives("MessagePage", "A page.", {}), **refuses(("request.invalid",), {})},
     }
 
 
@@ -162,7 +133,7 @@ def _one() -> Schema:
         "summary": "One message with its parts and its timeline",
         "description": "Needs the scope `read`.",
         "parameters": [_ID],
-        "responses": {"200": _gives("MessageWithHistory", "The message.", {}), **_refuses(("not_found",), {})},
+        "responses": {"200": gives("MessageWithHistory", "The message.", {}), **refuses(("not_found",), {})},
     }
 
 
@@ -174,8 +145,8 @@ def _cancel() -> Schema:
         "is in doubt.",
         "parameters": [_ID],
         "responses": {
-            "200": _gives("MessageWithHistory", "Canceled: it will never be submitted.", {}),
-            **_refuses(("not_found", "message.not_cancelable"), {}),
+            "200": gives("MessageWithHistory", "Canceled: it will never be submitted.", {}),
+            **refuses(("not_found", "message.not_cancelable"), {}),
         },
     }
 
@@ -188,33 +159,3 @@ _KEY: Final[Schema] = {
     "schema": {"type": "string", "pattern": '^("[A-Za-z0-9_:.-]{1,255}"|[A-Za-z0-9_:.-]{1,255})$'},
 }
 _ID: Final[Schema] = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
-
-
-def _parameter(name: str, schema: Schema, text: str) -> Schema:
-    return {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
-
-
-def _takes(name: str) -> Schema:
-    return {"required": True, "content": {"application/json": {"schema": reference(name)}}}
-
-
-def _gives(name: str, text: str, headers: Schema) -> Schema:
-    return {
-        "description": text,
-        "headers": _HEADERS | headers,
-        "content": {"application/json": {"schema": reference(name)}},
-    }
-
-
-def _refuses(codes: tuple[str, ...], headers: Schema) -> Schema:
-    by_status: dict[int, list[str]] = {}
-    for code in (*codes, *_EVERYWHERE):
-        by_status.setdefault(CODES[code][0], []).append(code)
-    return {
-        str(status): {
-            "description": f"{_STATUS_TEXT[status]}: {', '.join(f'`{code}`' for code in named)}",
-            "headers": _HEADERS | headers | ({"Retry-After": _RETRY_AFTER} if status in (429, 503) else {}),
-            "content": {MEDIA_TYPE: {"schema": reference("Problem")}},
-        }
-        for status, named in sorted(by_status.items())
-    }

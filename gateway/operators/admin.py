@@ -12,6 +12,7 @@ from starlette.routing import Route
 from gateway.domain.ids import rfc3339
 from gateway.ledger import keys, tenants
 from gateway.operators.admin_messages import message_by_id, send_by_hand
+from gateway.operators.admin_pauses import pause_routes
 from gateway.operators.admin_policy import policy_routes
 from gateway.operators.answers import json, json_object, problem
 from gateway.operators.desk import Desk
@@ -36,6 +37,7 @@ def admin_routes(desk: Desk) -> list[Route]:
         ("GET", "/messages/{id}", message_by_id),
         ("POST", "/console-links", _console_link),
         *policy_routes(),
+        *pause_routes(),
     ]
     return [Route(path, guarded(desk, handler), methods=[method]) for method, path, handler in table]
 
