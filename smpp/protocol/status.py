@@ -147,9 +147,12 @@ def describe(status: int) -> str:
 def consequence(status: int, overrides: Mapping[int, Override] | None = None) -> Consequence:
     """What follows from a status; unlisted and vendor codes (0x400 to 0x4FF) refuse the message unless overridden."""
     override = overrides.get(status) if overrides else None
+    row = _TABLE.get(status)
+    usual = row[2] if row is not None else NEVER
     if override is None:
-        row = _TABLE.get(status)
-        return row[2] if row is not None else NEVER
+        return usual
     base = _OVERRIDDEN[override.retry]
     delay_ms = base.delay_ms if override.delay_ms is None else override.delay_ms
-    return Consequence(base.kind, delay_ms, base.repeats_max, base.holds, base.stop, base.alert)
+    # Another delay is no reason to try for ever what the table bounds.
+    repeats_max = usual.repeats_max if usual.kind == base.kind else base.repeats_max
+    return Consequence(base.kind, delay_ms, repeats_max, base.holds, base.stop, base.alert)

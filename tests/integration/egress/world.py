@@ -123,7 +123,7 @@ class World:
         """Accepted messages: rows, then references in the index."""
         now_at = self.clock.now_at()
         budget_ms = self.policy.classes[class_name].wait_budget_ms
-        ids = [uuid7(now_at, os.urandom(10)) for _ in texts]
+        ids = sorted(uuid7(now_at, os.urandom(10)) for _ in texts)  # in the order of the texts
         rows = []
         for number, (id_, text) in enumerate(zip(ids, texts, strict=True)):
             taken = measure(text)

@@ -97,4 +97,5 @@ def test_a_provider_may_override_any_status(status: int, retry: str) -> None:
     said = consequence(status, {status: _Override(retry, 30_000)})
     assert (said.kind, said.delay_ms, said.stop) == (retry, 30_000, False)
     assert said.holds == ("session" if retry == "hold" else None)
+    assert said.repeats_max == (TABLE[status].repeats_max if TABLE[status].kind == retry else None)
     assert _row(consequence(status, {status ^ 0x8000: _Override("later")})) == TABLE[status]
