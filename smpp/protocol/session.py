@@ -242,6 +242,7 @@ class Session:
         self._leaving = True
         self._step(Step.LINK_ENDED)
         unwritten = self._withheld.union(self._unwritten)
+        self._control_queue.clear()
         self._request_queue.clear()
         self._unwritten.clear()
         self._control.clear()
