@@ -314,7 +314,13 @@ class Simulator:
             return
         self.counters["receipts_taken" if isinstance(item, Receipt) else "inbound_taken"] += 1
         if self._journal is not None and isinstance(item, Receipt):
-            self.record("receipt_taken", session=esme.number, system_id=item.system_id, message_id=item.message_id)
+            self.record(
+                "receipt_taken",
+                session=esme.number,
+                system_id=item.system_id,
+                message_id=item.message_id,
+                stat=item.stat,
+            )
         elif self._journal is not None:
             self.record("inbound_taken", session=esme.number, system_id=item.system_id)
 
