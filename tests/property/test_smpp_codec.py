@@ -7,7 +7,9 @@ import random
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from smpplib import smpp as smpplib_smpp
@@ -15,7 +17,25 @@ from smpplib import smpp as smpplib_smpp
 from smpp.protocol.codec import decode, encode
 from smpp.protocol.errors import ProtocolError
 from smpp.protocol.framer import Framer
-from smpp.protocol.pdu import INTEGER, TYPES, DeliverSm, Pdu, ShortMessage, SubmitSm
+from smpp.protocol.pdu import (
+    INTEGER,
+    TYPES,
+    BindReceiver,
+    BindTransceiver,
+    BindTransmitter,
+    DataSm,
+    DeliverSm,
+    DeliverSmResp,
+    EnquireLink,
+    EnquireLinkResp,
+    Pdu,
+    QuerySm,
+    ShortMessage,
+    SubmitSm,
+    SubmitSmResp,
+    Unbind,
+    UnbindResp,
+)
 
 OCTET = st.integers(0, 255)
 SEQUENCE = st.integers(1, 0x7FFFFFFF)
@@ -148,6 +168,57 @@ def test_we_read_what_smpplib_writes(pdu: SubmitSm) -> None:
     assert isinstance(ours, SubmitSm)
     for name in (*COMPARED, "source_addr", "destination_addr", "short_message", "validity_period"):
         assert getattr(ours, name) == getattr(pdu, name), name
+
+
+DELIVERIES = st.builds(
+    DeliverSm,
+    source_addr=PRINTABLE,
+    destination_addr=PRINTABLE,
+    esm_class=st.sampled_from([0, 4, 0x40]),
+    data_coding=st.sampled_from([0, 3, 8]),
+    short_message=st.binary(min_size=1, max_size=200),
+    tlvs=st.sampled_from([(), ((0x001E, b"0123abcd\0"), (0x0427, b"\2"))]),
+    sequence_number=SEQUENCE,
+)
+
+
+@given(DELIVERIES)
+def test_smpplib_reads_our_receipts(pdu: DeliverSm) -> None:
+    theirs = smpplib_smpp.parse_pdu(encode(pdu), client=CLIENT, allow_unknown_opt_params=True)
+    assert (theirs.command, theirs.sequence) == ("deliver_sm", pdu.sequence_number)
+    assert theirs.short_message == pdu.short_message
+    assert (_text(theirs.source_addr), _text(theirs.destination_addr)) == (pdu.source_addr, pdu.destination_addr)
+    if pdu.tlvs:
+        assert (_text(theirs.receipted_message_id), theirs.message_state) == ("0123abcd", 2)
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "fields"),
+    [
+        ("bind_transceiver", BindTransceiver, {"system_id": "acme", "password": "secret12", "system_type": "VMA"}),
+        ("bind_transmitter", BindTransmitter, {"system_id": "acme", "password": "pw"}),
+        ("bind_receiver", BindReceiver, {"system_id": "acme", "password": "pw"}),
+        ("query_sm", QuerySm, {"message_id": "77", "source_addr": "ACME", "source_addr_ton": 5}),
+        ("data_sm", DataSm, {"source_addr": "ACME", "destination_addr": "447700900123", "data_coding": 8}),
+        ("enquire_link", EnquireLink, {}),
+        ("enquire_link_resp", EnquireLinkResp, {}),
+        ("unbind", Unbind, {}),
+        ("unbind_resp", UnbindResp, {}),
+        ("deliver_sm_resp", DeliverSmResp, {}),
+        ("submit_sm_resp", SubmitSmResp, {"message_id": "0123abcd"}),
+    ],
+)
+def test_other_commands_of_smpplib_both_ways(command: str, kind: type[Pdu], fields: dict[str, Any]) -> None:
+    ours = decode(smpplib_smpp.make_pdu(command, client=CLIENT, **fields).generate())
+    assert type(ours) is kind
+    for name, value in fields.items():
+        assert getattr(ours, name) == value, name
+    made = kind(sequence_number=9, **fields)
+    theirs = smpplib_smpp.parse_pdu(encode(made), client=CLIENT, allow_unknown_opt_params=True)
+    assert (theirs.command, theirs.sequence, theirs.status) == (command, 9, 0)
+    for name, value in fields.items():
+        seen = getattr(theirs, name)
+        assert (_text(seen) if isinstance(value, str) else seen) == value, name
 
 
 # smpp34 is an extension that has crashed at interpreter exit, so it lives in a process of its own: it reads our octets,

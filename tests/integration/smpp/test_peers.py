@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
+from pathlib import Path
 from typing import Any
 
+import pytest
 import smpplib.client
 import smpplib.consts
 
 from smpp.simulator import Simulator, SimulatorSettings
+from tests.integration.smpp.authority import Authority
 
 
-def _converse(port: int, seen: dict[str, Any]) -> None:
-    client = smpplib.client.Client("127.0.0.1", port, timeout=5, allow_unknown_opt_params=True)
+def _converse(port: int, seen: dict[str, Any], tls: ssl.SSLContext | None) -> None:
+    client = smpplib.client.Client("127.0.0.1", port, timeout=5, allow_unknown_opt_params=True, ssl_context=tls)
     client.connect()
     client.bind_transceiver(system_id="acme", password="pw")
     client.set_message_sent_handler(lambda pdu: seen.update(message_id=pdu.message_id))
@@ -36,10 +40,19 @@ def _converse(port: int, seen: dict[str, Any]) -> None:
     client.disconnect()
 
 
-async def test_smpplib_binds_submits_and_reads_the_receipt() -> None:
-    simulator = await Simulator(SimulatorSettings(port=0, receipt_delay_ms=20)).start()
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
+async def test_smpplib_binds_submits_and_reads_the_receipt(encrypted: bool, tmp_path: Path) -> None:
+    settings = SimulatorSettings(port=0, receipt_delay_ms=20)
+    tls = None
+    if encrypted:
+        authority = Authority(tmp_path)
+        pem, key = map(str, authority.certificate("server"))
+        settings = SimulatorSettings(port=0, receipt_delay_ms=20, tls_certificate=pem, tls_key=key)
+        tls = ssl.create_default_context(cafile=str(authority.pem))
+        tls.check_hostname = False  # smpplib gives no server_hostname; the chain is checked all the same
+    simulator = await Simulator(settings).start()
     seen: dict[str, Any] = {}
-    peer = threading.Thread(target=_converse, args=(simulator.port, seen), daemon=True)
+    peer = threading.Thread(target=_converse, args=(simulator.port, seen, tls), daemon=True)
     peer.start()
     await asyncio.wait_for(asyncio.to_thread(peer.join), 20)
     await simulator.stop()

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from smpp.simulator import Simulator, SimulatorSettings
-from tests.integration.smpp import test_link, test_simulator
+from tests.integration.smpp import test_link, test_page_answers, test_page_receipts, test_simulator
 from tests.integration.smpp.peers import RawCarrier
 
 
@@ -44,5 +44,26 @@ def test_simulators(scenario: Callable[[test_simulator.Start], Awaitable[None]])
         await scenario(begin)
         for simulator in running:
             await simulator.stop()
+
+    uvloop.run(run())
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        test_page_answers.test_black_hole,
+        test_page_answers.test_cut_mid_answer,
+        test_page_answers.test_cut_inside_the_bind_response,
+        test_page_answers.test_slow_reader,
+        test_page_answers.test_stream_goes_wrong,
+        test_page_answers.test_outbind,
+        test_page_receipts.test_alerts_probes_cut,
+        test_page_receipts.test_long_inbound,
+    ],
+    ids=lambda scenario: scenario.__name__,
+)
+def test_disturbances(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await scenario()
 
     uvloop.run(run())
