@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 from gateway.admission.fields import MessageRequest
 from gateway.admission.problems import Problem
-from gateway.policy.rules.snapshot import TrafficClass
+from gateway.admission.send_windows import opens_at
+from gateway.policy.rules.snapshot import SendWindow, TrafficClass
 
+# What a message that is held waits for: the words of `due.kind` and of its events.
+SEND_AT = "send_at"
+DEFERRAL = "deferral"
+SEND_WINDOW = "send_window"
 SEND_AT_MAX_MS = 35 * 86_400_000
 # What an idle system needs from the door to the first submit; a nearer deadline cannot be cured by waiting.
 IDLE_MS = 200
@@ -21,6 +26,7 @@ class Clocks:
     not_before: int | None
     submit_by: int
     expires_at: int
+    held_by: str | None = None  # what sets `not_before`: send_at | deferral | send_window
 
     @property
     def begins_at(self) -> int:
@@ -50,7 +56,29 @@ def set_clocks(request: MessageRequest, traffic: TrafficClass, now_at: int, carr
             "The deadline has passed, or is nearer than an idle system needs for this message.",
             members={"needed_ms": IDLE_MS + carrying_ms, "left_ms": max(0, expires_at - begins_at)},
         )
-    return Clocks(now_at, not_before, min(begins_at + traffic.wait_budget_ms, expires_at), expires_at)
+    submit_by = min(begins_at + traffic.wait_budget_ms, expires_at)
+    return Clocks(now_at, not_before, submit_by, expires_at, None if not_before is None else SEND_AT)
+
+
+def open_window(
+    clocks: Clocks, traffic: TrafficClass, window: SendWindow | None, carrying_ms: int = 0
+) -> Clocks | Problem:
+    """The clocks of a message that must wait for its send window to open; the same ones where it need not.
+
+    The window moves `submit_by`, never `expires_at`: a message that would be over by then can never go.
+    """
+    opening = clocks.begins_at if window is None else opens_at(window, clocks.begins_at)
+    if opening == clocks.begins_at:
+        return clocks
+    if clocks.expires_at - opening < IDLE_MS + carrying_ms:
+        return Problem(
+            "capacity.infeasible_deadline",
+            "The deadline is over before the send window of this destination opens.",
+            members={"needed_ms": IDLE_MS + carrying_ms + opening - clocks.begins_at,
+                     "left_ms": clocks.expires_at - clocks.begins_at},
+        )  # fmt: skip
+    submit_by = min(opening + traffic.wait_budget_ms, clocks.expires_at)
+    return Clocks(clocks.created_at, opening, submit_by, clocks.expires_at, SEND_WINDOW)
 
 
 def defer(clocks: Clocks, traffic: TrafficClass, wait_ms: int) -> Clocks | None:
@@ -62,4 +90,4 @@ def defer(clocks: Clocks, traffic: TrafficClass, wait_ms: int) -> Clocks | None:
     if clocks.expires_at - not_before < IDLE_MS:
         return None
     submit_by = min(not_before + traffic.wait_budget_ms, clocks.expires_at)
-    return Clocks(clocks.created_at, not_before, submit_by, clocks.expires_at)
+    return Clocks(clocks.created_at, not_before, submit_by, clocks.expires_at, DEFERRAL)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from gateway.admission.clocks import DEFERRAL, open_window
 from gateway.admission.judgement import Allowed
 from gateway.admission.problems import Problem
-from gateway.admission.rows import DEFERRAL, Admitted
+from gateway.admission.rows import Admitted
 from gateway.admission.verdicts import deferred, refusal_of
 from gateway.domain import states
 from gateway.domain.ids import rfc3339
@@ -20,10 +21,12 @@ def decide(allowed: Allowed, verdict: Verdict) -> Admitted | Problem:
     """What the scheduler's verdict comes to: queued, deferred where the class says so, or refused."""
     if verdict.accepted:
         return Admitted(verdict.candidate, allowed.clocks, min(verdict.predicted_wait_ms, _PREDICTED_MAX_MS))
-    clocks = deferred(allowed, verdict)
-    if clocks is None:
+    later = deferred(allowed, verdict)
+    clocks = None if later is None else open_window(later, allowed.traffic, allowed.window)
+    if clocks is None or isinstance(clocks, Problem):
         return refusal_of(allowed, verdict)
-    return Admitted(verdict.candidate, clocks, min(clocks.begins_at - clocks.created_at, _PREDICTED_MAX_MS), DEFERRAL)
+    wait_ms = min(clocks.begins_at - clocks.created_at, _PREDICTED_MAX_MS)
+    return Admitted(verdict.candidate, clocks, wait_ms, clocks.held_by)
 
 
 def rehearsal(allowed: Allowed, decision: Admitted | Problem, verdict: Verdict | None) -> dict[str, Any]:

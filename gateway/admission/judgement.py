@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from gateway.admission import numbering
 from gateway.admission.carrying import Burden, Carried, carried_by
-from gateway.admission.clocks import SEND_AT_MAX_MS, Clocks, set_clocks
+from gateway.admission.clocks import SEND_AT_MAX_MS, Clocks, open_window, set_clocks
 from gateway.admission.fields import FieldFault, MessageRequest, Place
 from gateway.admission.flows import FlowFacts, flow_of, number_token
 from gateway.admission.problems import Problem, invalid
+from gateway.admission.send_windows import window_for
 from gateway.policy.rules.lookup import candidates, destination_for, tenant_rules
-from gateway.policy.rules.snapshot import Limit, Policy, Route, Tenant, TrafficClass
+from gateway.policy.rules.snapshot import Limit, Policy, Route, SendWindow, Tenant, TrafficClass
 from scheduler.core.records import Flow
 from smpp.text import Measure, transliterate
 
@@ -46,6 +47,7 @@ class Allowed:
     number: bytes
     clocks: Clocks
     carried: tuple[Carried, ...] = ()
+    window: SendWindow | None = None
 
     def measure_at(self, candidate: int) -> Measure:
         """What the message takes at the carrier of a candidate route."""
@@ -83,13 +85,16 @@ def judge(moment: Moment, request: MessageRequest, faults: list[FieldFault], pla
         0 if measured.segments == 1 else _carrying_ms(moment, rules, request, (recipient, sender), routes, measured)
     )
     clocks = set_clocks(request, traffic, moment.now_at, carrying_ms)
+    window = window_for(moment.policy, traffic.name, recipient)
+    if not isinstance(clocks, Problem):
+        clocks = open_window(clocks, traffic, window, carrying_ms)
     if isinstance(clocks, Problem):
         return clocks
     flows = tuple(
         flow_of(moment.policy, _facts(moment, request, traffic, route, (recipient, sender), clocks)) for route in routes
     )
     number = number_token(moment.pepper, destination_for(moment.policy, recipient), recipient)
-    return Allowed(request, text, traffic, recipient, sender, measured, routes, flows, number, clocks, carried)
+    return Allowed(request, text, traffic, recipient, sender, measured, routes, flows, number, clocks, carried, window)
 
 
 def _segments(measured: Measure) -> int:

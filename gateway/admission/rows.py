@@ -11,8 +11,6 @@ from gateway.admission.clocks import Clocks
 from gateway.admission.judgement import Allowed
 from gateway.domain import states
 
-DEFERRAL: Final = "deferral"
-SEND_AT: Final = "send_at"
 DAY_MS: Final = 86_400_000
 # A message in doubt is decided ten minutes after its deadline (contract, `failed`).
 _DOUBT_MS: Final = 600_000

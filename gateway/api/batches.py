@@ -10,11 +10,12 @@ import orjson
 
 from gateway.admission import fingerprints, idempotency_keys
 from gateway.admission.batch import BatchRequest, accepted_item, all_refused, read_batch, refused_item
+from gateway.admission.clocks import DEFERRAL
 from gateway.admission.decisions import decide
 from gateway.admission.flows import entry_of
 from gateway.admission.judgement import Allowed, judge
 from gateway.admission.problems import IDEMPOTENCY_IN_PROGRESS, STORAGE, Problem, invalid
-from gateway.admission.rows import DEFERRAL, SEND_AT, Admitted, Identity, keep_answer_until, new_row
+from gateway.admission.rows import Admitted, Identity, keep_answer_until, new_row
 from gateway.admission.verdicts import ask_of
 from gateway.api.answers import Answer, Headers, problem_answer, raw_answer
 from gateway.api.bodies import BodyRefused, read_object
@@ -125,7 +126,7 @@ async def _work_chunk(
             _refuse(desk, NO_CLASS, one, worked)
             continue
         if one.clocks.not_before is not None:
-            decision: Admitted | Problem = Admitted(0, one.clocks, 0, SEND_AT)
+            decision: Admitted | Problem = Admitted(0, one.clocks, 0, one.clocks.held_by)
         else:
             verdict = next(verdicts)
             decision = STORAGE if verdict is None else decide(one, verdict)

@@ -7,12 +7,13 @@ from typing import Any, Final
 import orjson
 
 from gateway.admission import fingerprints, idempotency_keys
+from gateway.admission.clocks import DEFERRAL
 from gateway.admission.decisions import decide, rehearsal
 from gateway.admission.fields import ALONE, read_message
 from gateway.admission.flows import entry_of
 from gateway.admission.judgement import Allowed, Moment, judge
 from gateway.admission.problems import IDEMPOTENCY_IN_PROGRESS, STORAGE, Problem
-from gateway.admission.rows import DEFERRAL, SEND_AT, Admitted, Identity, keep_answer_until, new_row
+from gateway.admission.rows import Admitted, Identity, keep_answer_until, new_row
 from gateway.admission.verdicts import ask_of
 from gateway.api import batches
 from gateway.api.answers import Answer, Headers, json_answer, problem_answer, raw_answer
@@ -131,7 +132,8 @@ class Door:
 
     async def _admit(self, allowed: Allowed, token: int) -> Admitted | Problem:
         if allowed.clocks.not_before is not None:
-            return Admitted(0, allowed.clocks, 0, SEND_AT)  # nothing is asked of the queue before its time
+            # Nothing is asked of the queue before its time.
+            return Admitted(0, allowed.clocks, 0, allowed.clocks.held_by)
         verdict = (await self._desk.verdicts([ask_of(allowed, token.to_bytes(8, "big", signed=True))]))[0]
         if verdict is None:
             return STORAGE
@@ -153,7 +155,7 @@ class Door:
                 return problem_answer(STORAGE, headers)
             outcome = decide(allowed, verdict)
         else:
-            outcome = Admitted(0, allowed.clocks, 0, SEND_AT)
+            outcome = Admitted(0, allowed.clocks, 0, allowed.clocks.held_by)
         return json_answer(200, rehearsal(allowed, outcome, verdict), headers)
 
 

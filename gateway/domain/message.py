@@ -21,7 +21,14 @@ _EVENT_OF_OUTCOME: Final[Mapping[str, str]] = {
     "unsendable": "refused",
     "unconfirmed": "unconfirmed",
 }
-_EVENT_OF_KIND: Final[Mapping[str, str]] = {"cancel": "canceled", "expire": "expired", "suppress": "suppressed"}
+_EVENT_OF_KIND: Final[Mapping[str, str]] = {
+    "cancel": "canceled",
+    "expire": "expired",
+    "suppress": "suppressed",
+    "window": "deferred",
+    "reroute": "released",
+}
+_CAUSE_OF_KIND: Final[Mapping[str, str]] = {"window": "send_window", "reroute": "rerouted"}
 # The order of events that stand at the same millisecond: as they happen in the life of a message.
 _ORDER: Final = {
     name: place
@@ -166,7 +173,12 @@ def _part(number: int, accepted: bool, doubted: bool, history: History) -> dict[
 
 def _events_of_attempt(attempt: Mapping[str, Any], row: Mapping[str, Any]) -> Iterable[tuple[int, str, str | None]]:
     if attempt["kind"] in _EVENT_OF_KIND:
-        cause = (row["expiry"] or {}).get("cause") if attempt["kind"] == "expire" else None
+        cause = _CAUSE_OF_KIND.get(attempt["kind"])
+        if attempt["kind"] == "expire":
+            cause = (row["expiry"] or {}).get("cause")
+        elif attempt["kind"] == "window" and row["status"] == states.EXPIRED and attempt["slot"] == row["next_slot"]:
+            yield attempt["outcome_at"], "expired", cause  # the window opens again too late
+            return
         yield attempt["outcome_at"] or attempt["claimed_at"], _EVENT_OF_KIND[attempt["kind"]], cause
         return
     yield attempt["claimed_at"], "claimed", attempt["session"]

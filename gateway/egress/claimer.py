@@ -24,6 +24,7 @@ from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.egress.submissions import Lease, References, TextMissing, broken_flight, flight_of
 from gateway.ledger.claims import PLANNER_SETTINGS, Wanted, claim, close_overdue
 from gateway.ledger.suppression import suppress_refused
+from gateway.ledger.window_closings import classes_closed, turn_back
 from gateway.policy.rules.snapshot import Dialect, Policy
 from gateway.sealing import SealBroken, Sealer, about_message
 from gateway.telemetry import metrics
@@ -125,6 +126,7 @@ class Claimer:
         rows: list[asyncpg.Record] = []
         try:
             conn = await self._parts.line.connection()
+            await self._turn_back(conn, by_id, now_at)
             rows = await claim(conn, wanted, self._parts.owner_id, now_at, rules_of(self._parts.policy()))
         except STORE_ERRORS as fault:
             self._parts.line.drop()
@@ -142,6 +144,20 @@ class Claimer:
         won = {row["id"].bytes for row in rows}
         await self._acknowledge(batch, won)
         await self._close_overdue(batch, won, now_at)
+
+    async def _turn_back(
+        self, conn: asyncpg.Connection[Any], by_id: Mapping[bytes, tuple[_Asked, LeasedItem]], now_at: int
+    ) -> None:
+        """What may not leave at this hour waits for its send window; the claim finds its slot closed."""
+        policy = self._parts.policy()
+        classes = classes_closed(policy, now_at)
+        wanted = [_wanted(asked.claims, item.reference) for asked, item in by_id.values() if item.class_name in classes]
+        if not wanted:
+            return
+        async with conn.transaction():
+            expired = await turn_back(conn, policy, wanted, now_at)
+        for one in expired:
+            metrics.expired_total.labels(one.class_name, one.cause, one.stage).inc()
 
     def _hand_out(
         self, rows: list[asyncpg.Record], by_id: Mapping[bytes, tuple[_Asked, LeasedItem]], claimed_mono: float

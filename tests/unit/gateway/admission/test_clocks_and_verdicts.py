@@ -38,8 +38,10 @@ def test_the_clocks_of_a_message_that_may_leave_at_once() -> None:
 
 def test_send_at_moves_both_clocks() -> None:
     at = NOW + 3_600_000
-    assert clocks(MessageRequest(send_at=at)) == Clocks(NOW, at, at + 10_000, at + 120_000)
-    assert clocks(MessageRequest(send_at=at, expires_at=at + 60_000)) == Clocks(NOW, at, at + 10_000, at + 60_000)
+    assert clocks(MessageRequest(send_at=at)) == Clocks(NOW, at, at + 10_000, at + 120_000, "send_at")
+    assert clocks(MessageRequest(send_at=at, expires_at=at + 60_000)) == Clocks(
+        NOW, at, at + 10_000, at + 60_000, "send_at"
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,8 +67,8 @@ def test_a_long_message_needs_the_time_of_its_last_segment() -> None:
 
 def test_deferral_moves_submit_by_and_never_expires_at() -> None:
     kept = Clocks(NOW, None, NOW + 60_000, NOW + 120_000)
-    assert defer(kept, BULK, 30_000) == Clocks(NOW, NOW + 30_000, NOW + 90_000, NOW + 120_000)
-    assert defer(kept, BULK, 100_000) == Clocks(NOW, NOW + 100_000, NOW + 120_000, NOW + 120_000)
+    assert defer(kept, BULK, 30_000) == Clocks(NOW, NOW + 30_000, NOW + 90_000, NOW + 120_000, "deferral")
+    assert defer(kept, BULK, 100_000) == Clocks(NOW, NOW + 100_000, NOW + 120_000, NOW + 120_000, "deferral")
     assert defer(kept, BULK, 120_000) is None
 
 
