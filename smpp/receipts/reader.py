@@ -25,6 +25,7 @@ _TYPE_BITS = 0x1C
 _TYPE_RECEIPT = 0x04
 _INTERMEDIATE = 0x20  # whatever the type bits beside it say (5.2.12)
 _STATE_OCTETS_MAX = 4
+_CONTENT_OCTETS_MAX = 2048  # a receipt's text is a message at most, in UTF-16 twice that; the rest of a payload is junk
 
 
 class Delivered(Protocol):
@@ -117,7 +118,7 @@ def _contents(pdu: Delivered, tlvs: dict[int, bytes]) -> Iterator[str]:
     short_message: bytes = getattr(pdu, "short_message", b"")
     body = split_header(short_message, pdu.esm_class).body
     payload = tlvs.get(TAG_MESSAGE_PAYLOAD, b"")
-    carried = [octets for octets in (body, payload) if octets]
+    carried = [octets[:_CONTENT_OCTETS_MAX] for octets in (body, payload) if octets]
     if len(body) < len(short_message):
         carried.append(short_message)  # said to have a header, and has none
     for octets in carried:

@@ -36,6 +36,16 @@ class Carriage:
     default_alphabet: str = "gsm7"
     national_shift: str = "none"
 
+    def __post_init__(self) -> None:
+        """Raises TextError for a word that none of the settings knows."""
+        for what, word, known in (
+            ("way of sending long messages", self.long_messages, LONG_MESSAGES),
+            ("default alphabet", self.default_alphabet, DEFAULT_ALPHABETS),
+            ("national shift", self.national_shift, NATIONAL_SHIFTS),
+        ):
+            if word not in known:
+                raise TextError(f"unknown {what}: use one of {', '.join(known)}")
+
 
 @dataclass(frozen=True, slots=True)
 class Form:
@@ -47,8 +57,8 @@ class Form:
     udh8: int
     udh16: int
     encode: Callable[[str], bytes]
-    is_wide: Callable[[str], bool]  # whether a character takes two units
-    has_wide: Callable[[str], bool]  # whether a text has such a character
+    size: Callable[[str], int]  # units of a text that fits the form
+    wide: frozenset[str] | None = frozenset()  # characters that take two units; None: all beyond U+FFFF
     shift: str = "none"
     element: bytes = b""  # of the header, names the national table
 
@@ -56,25 +66,16 @@ class Form:
         """Units that fit beside the header that joins parts; a carrier builds it itself from SAR TLVs or a payload."""
         return self.udh16 if long_messages == "udh16" else self.udh8
 
-    def size(self, text: str) -> int:
-        """Units of a text that fits the form."""
-        return len(text) + sum(map(self.is_wide, text)) if self.has_wide(text) else len(text)
+    def costs(self, text: str) -> list[int]:
+        """Units of each character."""
+        wide = self.wide
+        if wide is None:
+            return [2 if char > "\uffff" else 1 for char in text]
+        return [2 if char in wide else 1 for char in text]
 
 
-def _has_extended(text: str) -> bool:
-    return not gsm.EXTENDED.isdisjoint(text)
-
-
-def _is_astral(char: str) -> bool:
-    return char > "\uffff"
-
-
-def _has_astral(text: str) -> bool:
-    return not text.isascii() and max(text) > "\uffff"
-
-
-def _never(_: str) -> bool:
-    return False
+def _units(text: str) -> int:
+    return len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 
 def _utf16(text: str) -> bytes:
@@ -101,31 +102,19 @@ def _national(name: str, language: int) -> Form:
         149,
         148,
         table.encode,
-        table.extended.__contains__,
-        lambda text: not table.extended.isdisjoint(text),
+        table.septets,
+        table.extended,
         name,
         bytes((_ELEMENT_SINGLE_SHIFT, 1, language)),
     )
 
 
-GSM7 = Form("gsm7", DATA_CODING_DEFAULT, 160, 153, 152, gsm.encode, gsm.EXTENDED.__contains__, _has_extended)
+GSM7 = Form("gsm7", DATA_CODING_DEFAULT, 160, 153, 152, gsm.encode, gsm.septets, gsm.EXTENDED)
 # The carrier turns ASCII into septets itself, so brackets and the like count twice here too.
-ASCII = Form("gsm7", DATA_CODING_DEFAULT, 160, 153, 152, _ascii, gsm.EXTENDED.__contains__, _has_extended)
-LATIN1 = Form("latin1", DATA_CODING_LATIN1, 140, 134, 133, _latin1, _never, _never)
-UCS2 = Form("ucs2", DATA_CODING_UCS2, 70, 67, 66, _utf16, _is_astral, _has_astral)
+ASCII = Form("gsm7", DATA_CODING_DEFAULT, 160, 153, 152, _ascii, gsm.septets, gsm.EXTENDED)
+LATIN1 = Form("latin1", DATA_CODING_LATIN1, 140, 134, 133, _latin1, len)
+UCS2 = Form("ucs2", DATA_CODING_UCS2, 70, 67, 66, _utf16, _units, None)
 _NATIONAL = {name: _national(name, number) for name, number in _LANGUAGES.items()}
-
-
-def check(encoding: str, carriage: Carriage) -> None:
-    """Raises TextError for a word that none of the settings knows."""
-    for what, word, known in (
-        ("encoding", encoding, ENCODINGS),
-        ("way of sending long messages", carriage.long_messages, LONG_MESSAGES),
-        ("default alphabet", carriage.default_alphabet, DEFAULT_ALPHABETS),
-        ("national shift", carriage.national_shift, NATIONAL_SHIFTS),
-    ):
-        if word not in known:
-            raise TextError(f"unknown {what}: use one of {', '.join(known)}")
 
 
 def forms_for(text: str, encoding: str, carriage: Carriage, *, strict: bool) -> tuple[Form, ...]:
@@ -134,6 +123,8 @@ def forms_for(text: str, encoding: str, carriage: Carriage, *, strict: bool) -> 
     `strict`: gsm7 is a tenant's wish, and a text outside that alphabet raises TextError; otherwise it is what another
     carrier's dialect once came to, and UCS-2 carries the text unharmed.
     """
+    if encoding not in ENCODINGS:
+        raise TextError(f"unknown encoding: use one of {', '.join(ENCODINGS)}")
     if encoding == "ucs2":
         return (UCS2,)
     if encoding == "latin1" or carriage.default_alphabet == "latin1":

@@ -121,8 +121,10 @@ def decode(octets: bytes, shift: Shift = NO_SHIFT) -> str:
 
 def unpack(octets: bytes) -> bytes:
     """Septets of octets that carry them packed, eight in seven (23.038, 6.1.2.1.1), without a last filler of zeros."""
-    bits = int.from_bytes(octets, "little")
-    count = len(octets) * 8 // 7
-    septets = bytes((bits >> (7 * n)) & 0x7F for n in range(count))
+    septets = bytearray()
+    for at in range(0, len(octets), 7):  # seven octets are eight septets
+        group = octets[at : at + 7]
+        bits = int.from_bytes(group, "little")
+        septets += bytes((bits >> shift) & 0x7F for shift in range(0, len(group) * 8 - 6, 7))
     # Seven bits left over are filler, not the letter `@`.
-    return septets[:-1] if len(octets) % 7 == 0 and septets.endswith(b"\0") else septets
+    return bytes(septets[:-1] if len(octets) % 7 == 0 and septets.endswith(b"\0") else septets)

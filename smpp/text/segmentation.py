@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from smpp.text.forms import Carriage, Form, TextError, check, forms_for
+from smpp.text import gsm
+from smpp.text.forms import Carriage, Form, TextError, forms_for
 from smpp.text.graphemes import last_boundary
 
 PARTS_MAX = 255  # the total is one octet (23.040, 9.2.3.24.1)
@@ -37,6 +38,10 @@ class Measure:
     shift: str = "none"
 
 
+_SHORT = Measure("gsm7", 1)  # nearly every message; the answer needs no look at where to cut
+_SURELY_ALONE = 80  # septets at two a character
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """One part as the handset shows it; `units` are septets, octets or UTF-16 units, headers not counted."""
@@ -57,6 +62,9 @@ class Segment:
 
 def measure(text: str, encoding: str = "auto", carriage: Carriage = _USUAL) -> Measure:
     """Encoding and number of segments of a text; raises TextError where it cannot be sent as asked."""
+    is_plain = carriage.default_alphabet == "gsm7" and encoding in ("auto", "gsm7")
+    if is_plain and len(text) <= _SURELY_ALONE and gsm.fits(text):
+        return _SHORT
     form, pieces = _choose(text, encoding, carriage, strict=True)
     return Measure(form.encoding, len(pieces), form.shift)
 
@@ -114,7 +122,6 @@ def _header(elements: bytes) -> bytes:
 
 def _choose(text: str, encoding: str, carriage: Carriage, *, strict: bool) -> tuple[Form, list[str]]:
     """The form that takes the fewest segments, the first of them among equals, and the text cut for it."""
-    check(encoding, carriage)
     forms = forms_for(text, encoding, carriage, strict=strict)
     best: tuple[Form, list[int]] | None = None
     for form in forms:
@@ -135,11 +142,14 @@ def _ends(text: str, form: Form, long_messages: str) -> list[int]:
     """Where each part ends, in characters."""
     if form.encoding == "ucs2":
         form.encode(text)  # refuses half a surrogate pair, which no other form can hold
-    if len(text) * 2 <= form.alone or (len(text) <= form.alone and form.size(text) <= form.alone):
+    if len(text) * 2 <= form.alone:
+        return [len(text)]
+    size = form.size(text)
+    if size <= form.alone:
         return [len(text)]
     sums: Sequence[int] = range(len(text) + 1)
-    if form.has_wide(text):
-        sums = list(accumulate((2 if form.is_wide(char) else 1 for char in text), initial=0))
+    if size > len(text):
+        sums = list(accumulate(form.costs(text), initial=0))
     return _cuts(text, sums, form.beside(long_messages))
 
 

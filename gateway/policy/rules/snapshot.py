@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from smpp.text import Carriage
 
@@ -138,7 +139,12 @@ class Dialect:
     @property
     def carriage(self) -> Carriage:
         """What of the dialect decides how a text is encoded and cut."""
-        return Carriage(self.long_messages, self.default_alphabet, self.national_shift)
+        return _carriage(self.long_messages, self.default_alphabet, self.national_shift)
+
+
+@lru_cache(maxsize=256)  # asked for with each message
+def _carriage(long_messages: str, default_alphabet: str, national_shift: str) -> Carriage:
+    return Carriage(long_messages, default_alphabet, national_shift)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +248,7 @@ class Privacy:
     keep_text_ms: int
     keep_otp_text_ms: int
     hash_numbers_after_ms: int
+    keep_messages_ms: int
     log_numbers: str  # hashed | full
 
 
