@@ -15,7 +15,8 @@ CREATE INDEX inbound_to_wipe ON inbound (received_at) WHERE body IS NOT NULL;
 CREATE TABLE hashed_days (
     day     date PRIMARY KEY,
     up_to   uuid,                           -- the last message looked at; null: from the beginning
-    next_at bigint NOT NULL,                -- when to look again: some were not old enough yet
+    waits   boolean NOT NULL,               -- some before this place were not old enough yet
+    next_at bigint NOT NULL,                -- when to look again
     done_at bigint                          -- null: not all of them yet
 );
 
@@ -23,5 +24,6 @@ CREATE TABLE hashed_days (
 CREATE TABLE erasures (
     number       text PRIMARY KEY,
     requested_at bigint NOT NULL,
-    requested_by text NOT NULL
+    requested_by text NOT NULL,
+    next_at      bigint NOT NULL            -- when to look again whether all of it is over
 );

@@ -11,6 +11,7 @@ from gateway.delivery.gauges import Gauges
 from gateway.delivery.pausing import Pausing
 from gateway.delivery.promoter import Promoter
 from gateway.delivery.rebuild import Rebuilder
+from gateway.delivery.retention import Retention
 from gateway.delivery.sweeps import Sweeper
 from gateway.inbound.importer import Importer
 from gateway.inbound.joiner import Joiner
@@ -32,6 +33,7 @@ async def run(rt: Runtime) -> None:
             "inbound": Joiner(rt).run(),
             "imports": Importer(rt).run(),
             "sweeps": Sweeper(rt).run(),
+            "retention": Retention(rt).run(),
             "promoter": Promoter(rt).run(),
             "pauses": pausing.run(),
             "rebuild": rebuilder.run(),

@@ -56,8 +56,8 @@ WITH asked AS MATERIALIZED (
     SELECT r.* FROM json_to_recordset($2::text::json)
            AS r (n int, day date, id uuid, tenant_id int, class text, status text, recipient text, sender text,
                  body text, body_key_id smallint, encoding text, segments smallint, application text, client_ref text,
-                 extras jsonb, route text, provider text, created_at bigint, not_before bigint, submit_by bigint, expires_at bigint,
-                 predicted_wait_ms int, policy_version int, due_kind text)
+                 extras jsonb, route text, provider text, created_at bigint, not_before bigint, submit_by bigint,
+                 expires_at bigint, predicted_wait_ms int, policy_version int, due_kind text)
       JOIN winners w ON w.n = r.n
 ), stored AS (
     INSERT INTO messages (day, id, tenant_id, class, status, recipient, sender, body, body_key_id, encoding, segments,

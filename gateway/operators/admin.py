@@ -12,6 +12,7 @@ from starlette.routing import Route
 from gateway.domain.ids import rfc3339
 from gateway.ledger import keys, tenants
 from gateway.operators.admin_messages import message_by_id, send_by_hand
+from gateway.operators.admin_numbers import erase_number, export_number
 from gateway.operators.admin_pauses import pause_routes
 from gateway.operators.admin_policy import policy_routes
 from gateway.operators.answers import json, json_object, problem
@@ -35,6 +36,8 @@ def admin_routes(desk: Desk) -> list[Route]:
         ("DELETE", "/keys/{id}", _revoke_key),
         ("POST", "/messages", send_by_hand),
         ("GET", "/messages/{id}", message_by_id),
+        ("GET", "/numbers/{number}", export_number),
+        ("DELETE", "/numbers/{number}", erase_number),
         ("POST", "/console-links", _console_link),
         *policy_routes(),
         *pause_routes(),

@@ -44,6 +44,7 @@ def read_privacy(root: Section) -> Privacy:
         keep_text_ms=section.value("keep_text", 7 * _DAY, duration_ms),
         keep_otp_text_ms=section.value("keep_otp_text", 10 * _MINUTE, duration_ms),
         hash_numbers_after_ms=section.value("hash_numbers_after", 30 * _DAY, duration_ms),
+        keep_messages_ms=section.value("keep_messages", 90 * _DAY, _at_least_a_day),
         log_numbers=section.choice("log_numbers", "hashed", ("hashed", "full")),
     )
     section.finish()
@@ -66,6 +67,13 @@ def _positive(text: str) -> int:
     value = duration_ms(text)
     if value < 1:
         raise BadValue("expects more than 0")
+    return value
+
+
+def _at_least_a_day(text: str) -> int:
+    value = duration_ms(text)
+    if value < _DAY:
+        raise BadValue("expects a day or more: days are dropped as a whole")
     return value
 
 

@@ -126,3 +126,8 @@ def _tlvs(policy: Policy) -> Iterator[tuple[str, str]]:
 def _retention(policy: Policy) -> Iterator[tuple[str, str]]:
     if policy.receipts.inbox_retention_ms < policy.receipts.cutoff_ms:
         yield "receipts.inbox_retention", "is shorter than cutoff: a receipt may be gone before its message is closed"
+    privacy = policy.privacy
+    if privacy.keep_messages_ms < policy.receipts.cutoff_ms:
+        yield "privacy.keep_messages", "is shorter than receipts.cutoff: days wait for their receipts before they go"
+    if privacy.keep_messages_ms < max(privacy.keep_text_ms, privacy.keep_otp_text_ms):
+        yield "privacy.keep_messages", "is shorter than the time that texts are kept: they go with their day"

@@ -1,0 +1,125 @@
+"""Everything that the ledger holds about one number: shown to its owner, and removed when they ask (GDPR 15 and 17).
+
+There is no index by recipient: both are rare and may read whole partitions. Messages that are still open keep their
+number until they end, then the retention sweep removes it. Stop lists stay: they are why nobody writes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import asyncpg
+
+from gateway.domain.message import message_object
+from gateway.ledger.inbound import shown, text_of
+from gateway.ledger.message_rows import MESSAGE_COLUMNS
+from gateway.ledger.retention import hashed
+from gateway.sealing import Sealer, about_message
+
+LIMIT: Final = 10_000
+_S: Final = 120.0
+_MESSAGES = f"""
+SELECT {MESSAGE_COLUMNS}, m.body, t.name AS tenant_name FROM messages m JOIN tenants t ON t.id = m.tenant_id
+ WHERE m.recipient = ANY ($1::text[]) ORDER BY m.id LIMIT $2
+"""  # noqa: S608 - constant text only
+_INBOUND = """
+SELECT i.*, t.name AS tenant_name FROM inbound i LEFT JOIN tenants t ON t.id = i.tenant_id
+ WHERE i.sender = ANY ($1::text[]) ORDER BY i.id LIMIT $2
+"""
+_LISTS = """
+SELECT 'opt_outs' AS list, t.name AS tenant, l.sender, l.source, l.created_at
+  FROM opt_outs l JOIN tenants t ON t.id = l.tenant_id WHERE l.recipient = $1
+UNION ALL
+SELECT 'opt_ins', t.name, l.sender, l.source, l.created_at
+  FROM opt_ins l JOIN tenants t ON t.id = l.tenant_id WHERE l.recipient = $1
+"""
+_REQUEST = """
+INSERT INTO erasures (number, requested_at, requested_by, next_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (number) DO UPDATE SET next_at = excluded.next_at
+"""
+_DUE = "SELECT * FROM erasures WHERE next_at <= $1 ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED"
+_LOOK_AGAIN_MS: Final = 60_000
+_FINAL = """
+UPDATE messages SET recipient = $2, body = NULL WHERE recipient = $1 AND final_at IS NOT NULL RETURNING day, id
+"""
+_OPEN = "SELECT count(*) FROM messages WHERE recipient = $1 AND final_at IS NULL"
+_FORGET_IDS = "DELETE FROM carrier_ids WHERE id = ANY ($1::uuid[])"
+_FORGET_UNNAMED = "DELETE FROM unnamed_submits WHERE id = ANY ($1::uuid[])"
+_FORGET_RECEIPTS = "DELETE FROM receipts WHERE recipient = $1 AND merged_at IS NOT NULL"
+_FORGET_NOTICES = "DELETE FROM callbacks WHERE message_id = ANY ($1::uuid[]) AND gave_up_at IS NOT NULL"
+_FORGET_INBOUND = "UPDATE inbound SET sender = $2, body = NULL WHERE sender = $1"
+_FORGET_PARTS = "DELETE FROM inbound_parts WHERE sender = ANY ($1::text[]) AND done_at IS NOT NULL"
+_FORGET_CONSENT = "DELETE FROM opt_ins WHERE recipient = $1"
+_FORGET_ANSWERS = """
+UPDATE idempotency SET answer = convert_to(replace(convert_from(answer, 'UTF8'), to_json($1::text)::text,
+                                                   to_json($2::text)::text), 'UTF8')
+ WHERE position(convert_to(to_json($1::text)::text, 'UTF8') IN answer) > 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What a request came to: `open` messages are not over yet and follow when they are."""
+
+    messages: int
+    inbound: int
+    open: int
+
+
+async def export(conn: asyncpg.Connection[Any], sealer: Sealer, pepper: bytes, number: str) -> dict[str, Any]:
+    """All that is kept about a number (`+digits`), as JSON; texts as far as they have not been wiped."""
+    known_as = [number, hashed(pepper, number)]
+    messages = await conn.fetch(_MESSAGES, known_as, LIMIT + 1, timeout=_S)
+    inbound = await conn.fetch(_INBOUND, [*known_as, number.removeprefix("+")], LIMIT + 1, timeout=_S)
+    lists = await conn.fetch(_LISTS, number)
+    return {
+        "number": number,
+        "messages": [_message(row, sealer) for row in messages[:LIMIT]],
+        "inbound": [{"tenant": row["tenant_name"], **shown(row, text_of(row, sealer))} for row in inbound[:LIMIT]],
+        "lists": [dict(row) for row in lists],
+        "complete": len(messages) <= LIMIT and len(inbound) <= LIMIT,
+    }
+
+
+def _message(row: Mapping[str, Any], sealer: Sealer) -> dict[str, Any]:
+    text = None
+    if row["body"] is not None:
+        text = sealer.open(row["body_key_id"], bytes(row["body"]), about_message(row["tenant_id"], row["id"])).decode()
+    return {"tenant": row["tenant_name"], "text": text, **message_object(row)}
+
+
+async def erase(conn: asyncpg.Connection[Any], pepper: bytes, number: str, by: str, now_at: int) -> Erased:
+    """Removes a number and its texts wherever nothing depends on them any more; belongs into a transaction."""
+    mark = hashed(pepper, number)
+    gone = [row["id"] for row in await conn.fetch(_FINAL, number, mark, timeout=_S)]
+    for statement in (_FORGET_IDS, _FORGET_UNNAMED, _FORGET_NOTICES):
+        await conn.execute(statement, gone)
+    digits = number.removeprefix("+")
+    await conn.execute(_FORGET_RECEIPTS, digits, timeout=_S)
+    inbound = await conn.execute(_FORGET_INBOUND, number, mark, timeout=_S)
+    await conn.execute(_FORGET_PARTS, [number, digits], timeout=_S)
+    await conn.execute(_FORGET_CONSENT, number)
+    await conn.execute(_FORGET_ANSWERS, number, mark, timeout=_S)
+    still_open = int(await conn.fetchval(_OPEN, number, timeout=_S))
+    if still_open:
+        await conn.execute(_REQUEST, number, now_at, by, now_at + _LOOK_AGAIN_MS)
+    else:
+        await conn.execute("DELETE FROM erasures WHERE number = $1", number)
+    return Erased(len(gone), int(inbound.rpartition(" ")[2]), still_open)
+
+
+async def work(conn: asyncpg.Connection[Any], pepper: bytes, now_at: int) -> None:
+    """Goes on with one request that waited for open messages, if one is due; belongs into a transaction."""
+    row = await conn.fetchrow(_DUE, now_at)
+    if row is not None:
+        await erase(conn, pepper, row["number"], row["requested_by"], now_at)
+
+
+async def note(conn: asyncpg.Connection[Any], pepper: bytes, number: str, action: str, actor: str, now_at: int) -> None:
+    """The audit's row of an export or a removal: it names the number by its mark alone."""
+    await conn.execute(
+        "INSERT INTO audit (at, actor, action, detail) VALUES ($1, $2, $3, $4)",
+        now_at, actor, action, {"number": hashed(pepper, number)},
+    )  # fmt: skip
