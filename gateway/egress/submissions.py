@@ -204,7 +204,7 @@ def _pdus(row: Mapping[str, Any], dialect: Dialect, references: References) -> t
             dest_addr_ton=dest_ton,
             dest_addr_npi=dest_npi,
             destination_addr=address(dialect, "destination", row["recipient"]),
-            esm_class=part.esm_class,
+            esm_class=part.esm_class | dialect.esm_class,
             registered_delivery=registered,
             data_coding=part.data_coding,
             short_message=part.short_message,

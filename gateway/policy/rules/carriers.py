@@ -30,6 +30,7 @@ TLV_LENGTH_MAX = 255  # of a message's value at the door
 WINDOW_MAX = 10_000
 ADDRESS_KINDS = ("alphanumeric", "short_code", "numeric", "international", "destination")
 _TON_NPI_MAX = 255
+ESM_CLASS_MAX = 0x3F
 _OWN_TAGS = {0x0204, 0x020C, 0x020E, 0x020F, 0x0424}  # set by the gateway itself
 _DEFAULT = Dialect()
 
@@ -154,6 +155,7 @@ def _read_dialect(section: Section) -> Dialect:
         address=_read_address(section.section("address")),
         service_type=section.value("service_type", "", lambda text: scalars.c_octets(text, SERVICE_TYPE_MAX)),
         status_overrides=_read_overrides(section.section("status_overrides")),
+        esm_class=section.value("esm_class", _DEFAULT.esm_class, _esm_class),
         unflagged_receipts=section.flag("unflagged_receipts", _DEFAULT.unflagged_receipts),
     )
     section.finish()
@@ -168,6 +170,16 @@ def _check_own_tag(section: Section, dialect: Dialect) -> None:
     for name, rule in dialect.tlvs.items():
         if rule.tag == own:
             section.fault(f"is the tag of {name} too", "own_reference")
+
+
+def _esm_class(text: str) -> int:
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= ESM_CLASS_MAX:
+        raise BadValue("expects mode and type bits from 0x00 to 0x3F, such as 0x03 for store and forward")
+    return value
 
 
 def _own_reference(text: str) -> str:

@@ -10,9 +10,10 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION_MAX_MS = 3650 * _UNITS_MS["d"]
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
-_PREFIX = re.compile(r"\+\d{1,15}")
-_NUMBER = re.compile(r"\+[1-9]\d{4,14}")
-_SHORT_CODE = re.compile(r"\d{3,8}")
+_PREFIX = re.compile(r"\+[0-9]{1,15}")
+_NUMBER = re.compile(r"\+[1-9][0-9]{4,14}")
+_SHORT_CODE = re.compile(r"[0-9]{3,8}")
+_NUMERIC = re.compile(r"[0-9]{3,15}")  # a sender of digits alone may be longer than a short code
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9 \-_.&]{1,11}")
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RATE_MAX = 1_000_000.0
@@ -133,8 +134,8 @@ def own_number(text: str) -> str:
 
 def sender(text: str) -> str:
     """A sender as the API takes it: alphanumeric, short code or number."""
-    if not any(form.fullmatch(text) for form in (_NUMBER, _SHORT_CODE, _ALPHANUMERIC)):
-        raise BadValue("expects up to 11 letters, digits, spaces or - _ . &, a short code, or a number with +")
+    if not any(form.fullmatch(text) for form in (_NUMBER, _NUMERIC, _ALPHANUMERIC)):
+        raise BadValue("expects up to 11 letters, digits, spaces or - _ . &, 3 to 15 digits, or a number with +")
     return text
 
 

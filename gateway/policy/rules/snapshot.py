@@ -134,6 +134,7 @@ class Dialect:
     address: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     service_type: str = ""
     status_overrides: Mapping[int, StatusOverride] = field(default_factory=dict)
+    esm_class: int = 0  # mode and type bits of every submit_sm (5.2.12); the header's bit is the gateway's
     unflagged_receipts: bool = False  # receipts come without esm_class bit and TLVs, known by their text alone
 
     @property

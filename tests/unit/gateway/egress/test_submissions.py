@@ -135,6 +135,12 @@ def test_h08_h10_senders_on_the_wire() -> None:
         assert (pdu.dest_addr_ton, pdu.dest_addr_npi) == (1, 1)
 
 
+def test_d47_bits_of_esm_class_beside_the_headers() -> None:
+    dialect = Dialect(esm_class=0x06)
+    assert [pdu.esm_class for _, pdu in _flight(_row(), dialect).pdus] == [0x06]
+    assert [pdu.esm_class for _, pdu in _flight(_row("x" * 161, segments=2), dialect).pdus] == [0x46, 0x46]
+
+
 def test_a_carrier_that_wants_the_plus_sign() -> None:
     dialect = Dialect(address={"international": {"plus": 1}, "destination": {"plus": 1, "ton": 0}})
     pdu = _flight(_row(sender="+447700900001"), dialect).pdus[0][1]

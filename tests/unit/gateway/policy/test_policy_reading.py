@@ -195,6 +195,8 @@ SESSION = "providers: {c: {sessions: {s: {host: h, system_id: x, password: y%s}}
         ("", ", dialect: {address: {short_code: {ton: 256}}}", "", "providers.c.dialect.address.short_code.ton"),
         ("", ", dialect: {address: {short_code: {plus: true}}}", "", "providers.c.dialect.address.short_code.plus"),
         ("", ", dialect: {address: {destination: {plus: 1}}}", "", "providers.c.dialect.address.destination.plus"),
+        ("", ", dialect: {esm_class: 0x40}", "", "providers.c.dialect.esm_class"),
+        ("", ", dialect: {esm_class: three}", "", "providers.c.dialect.esm_class"),
         ("", ", dialect: {unflagged_receipts: 1}", "", "providers.c.dialect.unflagged_receipts"),
         ("", ", dialect: {national_shift: greek}", "", "providers.c.dialect.national_shift"),
         ("", ", dialect: {tlvs: {x: {tag: 0x1400, max: 0}}}", "", "providers.c.dialect.tlvs.x.max"),
