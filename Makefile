@@ -59,6 +59,10 @@ faults: $(STAMP) ## seeded kill and cut runs at full N; prints a table, writes r
 fuzz: $(STAMP) ## damaged PDUs against codec, session and readers; ARGS="--seconds 3600" for an hour
 	$(BIN)/python -m loadtests.fuzz $(ARGS)
 
+.PHONY: sim
+sim: $(STAMP) ## the scheduler's scenarios on virtual time, all seeds; prints a table, writes results/sim-DATE.json
+	$(BIN)/python -m simulations $(ARGS)
+
 .PHONY: format
 format: $(STAMP) ## put the code into the one form
 	$(BIN)/ruff format .
@@ -76,4 +80,4 @@ lock: $(STAMP) ## make requirements.lock from pyproject.toml
 .PHONY: clean
 clean: ## remove what can be made again; data in .sluicegate stays
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist tests/interop/node_modules
-	find gateway scheduler smpp tests loadtests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find gateway scheduler smpp tests loadtests simulations -name __pycache__ -type d -prune -exec rm -rf {} +

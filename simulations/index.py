@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Protocol, cast
 
 from redis.asyncio import Redis
 
-from scheduler.core.asks import Ask, IndexReport, LeaseAsk, Leased, Verdict
+from scheduler.core.asks import Ask, Health, IndexReport, LeaseAsk, Leased, Outcomes, Verdict
 from scheduler.core.records import Entry, Reference
 from scheduler.core.tuning import Tuning
 from scheduler.store.scheduler import Scheduler
-from simulations.link import Link
+from simulations.link import Link, Stepper
 
 START_AT = 1_800_000_000_000  # the first instant of every simulation, UTC ms
 
@@ -37,8 +39,8 @@ class Index(Protocol):
     async def session_up(
         self, provider: str, session: str, ramp_start: float = 1.0, ramp_double_every_ms: int = 5_000
     ) -> None: ...
-    async def session_down(self, provider: str, session: str) -> None: ...
-    async def slow(self, session: str, factor: float = 0.7, round_trip_ms: float = 200) -> None: ...
+    async def session_down(self, provider: str, session: str, back_at: int | None = None) -> None: ...
+    async def report_outcomes(self, provider: str, session: str, outcomes: Outcomes) -> Health: ...
     async def pause(self, scope: str, until: int | None = None) -> None: ...
     async def resume(self, scope: str) -> None: ...
     async def report_answers(self, provider: str, counts: Mapping[str, int]) -> None: ...
@@ -50,9 +52,58 @@ class Index(Protocol):
     async def finish_rebuild(self, epoch: str) -> None: ...
 
 
-Maker = Callable[[Clock], Index]
+class Engine(ABC):
+    """What plays the index: it makes fresh ones, and steps their coroutines."""
+
+    scripts: bool  # whether the real scripts on a server are behind it
+    stepper: Stepper
+
+    @abstractmethod
+    def fresh(self, clock: Clock) -> Index:
+        """An index without anything in it, and without those made before."""
+
+    def lose(self) -> None:
+        """The index forgets everything, as after FLUSHALL."""
+        raise RuntimeError("only a server can lose what it holds")
+
+    def spent_us(self) -> int:
+        """Microseconds that the server has spent in scripts."""
+        raise RuntimeError("only a server tells what it spent")
 
 
-def scripts(link: Link) -> Maker:
-    """The real scripts on the server behind the link."""
-    return lambda clock: cast(Index, Scheduler(cast(Redis, link), clock=clock))
+class ScriptsEngine(Engine):
+    """The real scripts on the server behind a link."""
+
+    scripts = True
+
+    def __init__(self, link: Link) -> None:
+        self.stepper = link
+        self._link = link
+
+    def fresh(self, clock: Clock) -> Index:
+        """A scheduler on the emptied server."""
+        self.lose()
+        return cast(Index, Scheduler(cast(Redis, self._link), clock=clock))
+
+    def lose(self) -> None:
+        """FLUSHALL."""
+        self._link.run(self._link.flushall())
+
+    def spent_us(self) -> int:
+        """What EVALSHA took so far."""
+        found = self._link.run(self._link.info("commandstats"))["cmdstat_evalsha"]
+        return int(dict(pair.split("=") for pair in found.split(","))["usec"])
+
+
+class ModelEngine(Engine):
+    """The pure model of the same policy (`scheduler.model.Model`); needs no server."""
+
+    scripts = False
+
+    def __init__(self) -> None:
+        self.stepper = Stepper()
+        self._model = import_module("scheduler.model").Model
+
+    def fresh(self, clock: Clock) -> Index:
+        """A new model."""
+        return cast(Index, self._model(clock))

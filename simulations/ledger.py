@@ -19,8 +19,8 @@ class Message:
     """
 
     __slots__ = (
-        "accepted_at", "attempts", "closing", "deadline_at", "end", "ended_at", "enqueued_at", "expires_at", "flow", "id",
-        "kind", "predicted_ms", "segments", "slot", "started_at", "token",
+        "accepted_at", "attempts", "closing", "deadline_at", "end", "ended_at", "enqueued_at", "expires_at", "flow",
+        "id", "kind", "predicted_ms", "segments", "slot", "started_at", "token",
     )  # fmt: skip
 
     def __init__(self, number: int, kind: Kind, flow: Flow, accepted_at: float, predicted_ms: int) -> None:

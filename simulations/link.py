@@ -29,7 +29,56 @@ class _Pool:
     connection_kwargs: dict[str, object] = {}  # noqa: RUF012 (read by the scheduler, never written)
 
 
-class Link:
+class Stepper:
+    """Runs coroutines that wait for nothing but this object's replies."""
+
+    def together(self, *coroutines: Coroutine[Any, Any, Any]) -> list[Any]:
+        """Runs coroutines to their end; what they ask at the same step travels together, in their order.
+
+        The first failure is raised when all have ended.
+        """
+        results: list[Any] = [None] * len(coroutines)
+        failure: BaseException | None = None
+        waiting: list[tuple[int, Coroutine[Any, Any, Any]]] = []
+
+        def step(at: int, coroutine: Coroutine[Any, Any, Any], reply: Any) -> None:
+            nonlocal failure
+            try:
+                if isinstance(reply, hiredis.ReplyError):
+                    coroutine.throw(_fault(reply))
+                else:
+                    coroutine.send(reply)
+            except StopIteration as end:
+                results[at] = end.value
+            except Exception as fault:
+                failure = failure or fault
+            else:
+                waiting.append((at, coroutine))
+
+        for at, coroutine in enumerate(coroutines):
+            step(at, coroutine, None)
+        while waiting:
+            self._flush()
+            batch, waiting = waiting, []
+            for at, coroutine in batch:
+                step(at, coroutine, self._read())
+        if failure is not None:
+            raise failure
+        return results
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """One coroutine to its end."""
+        result: T = self.together(coroutine)[0]
+        return result
+
+    def _flush(self) -> None:
+        raise RuntimeError("an engine without a server has nobody to ask")
+
+    def _read(self) -> Any:
+        raise RuntimeError("an engine without a server has nobody to ask")
+
+
+class Link(Stepper):
     """The few commands of a Redis client that the scheduler uses, over one unix socket.
 
     Every method is a coroutine for `together`; none may be awaited on an event loop.
@@ -89,45 +138,6 @@ class Link:
                 yield key
             if cursor == b"0":
                 return
-
-    def together(self, *coroutines: Coroutine[Any, Any, Any]) -> list[Any]:
-        """Runs coroutines to their end; what they ask at the same step travels together, in their order.
-
-        The first failure is raised when all have ended.
-        """
-        results: list[Any] = [None] * len(coroutines)
-        failure: BaseException | None = None
-        waiting: list[tuple[int, Coroutine[Any, Any, Any]]] = []
-
-        def step(at: int, coroutine: Coroutine[Any, Any, Any], reply: Any) -> None:
-            nonlocal failure
-            try:
-                if isinstance(reply, hiredis.ReplyError):
-                    coroutine.throw(_fault(reply))
-                else:
-                    coroutine.send(reply)
-            except StopIteration as end:
-                results[at] = end.value
-            except Exception as fault:
-                failure = failure or fault
-            else:
-                waiting.append((at, coroutine))
-
-        for at, coroutine in enumerate(coroutines):
-            step(at, coroutine, None)
-        while waiting:
-            self._flush()
-            batch, waiting = waiting, []
-            for at, coroutine in batch:
-                step(at, coroutine, self._read())
-        if failure is not None:
-            raise failure
-        return results
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """One coroutine to its end."""
-        result: T = self.together(coroutine)[0]
-        return result
 
     def _flush(self) -> None:
         self.trips += 1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.policy.rules.snapshot import Policy
-from scheduler.core.asks import LeaseAsk, Leased
+from scheduler.core.asks import LeaseAsk, Leased, Outcomes
 from scheduler.core.records import Flow
 from simulations.carrier import Carrier
 from simulations.index import Index
@@ -18,6 +18,9 @@ from simulations.ledger import Ledger, Message
 from simulations.measure import LimitWatch, Series
 
 _REPORT_MS = 100.0  # how often answers are told
+# How often a session's health is told: sooner where the carrier asks for less, also while it says nothing
+# (gateway.egress.health).
+_HEALTH_MS, _URGENT_MS, _SILENT_MS = 250.0, 50.0, 500.0
 _WAIT_MAX_MS = 1_000.0  # a session without a wake looks again
 _WANT_MAX = 200
 
@@ -37,6 +40,47 @@ class Session:
     lease_at: float = 0.0
     dies_with_lease: bool = False
     binding: int = 0  # rises with every drop: what was under way then has no answer
+    good: int = 0
+    errors: int = 0
+    throttled: int = 0
+    round_trips_ms: float = 0.0
+    rate_per_s: float = 0.0
+    told_at: float = 0.0
+    submitted: int = 0
+    unanswered: deque[float] = field(default_factory=deque)  # when each was submitted
+
+    def note(self, answer: str, round_trip_ms: float) -> None:
+        """One answer, or none in time."""
+        if self.unanswered:
+            self.unanswered.popleft()
+        if answer == "taken":
+            self.good += 1
+        elif answer == "throttled":
+            self.throttled += 1
+        else:
+            self.errors += 1
+        self.round_trips_ms += round_trip_ms
+
+    def outcomes(self, now: float) -> Outcomes | None:
+        """What the scheduler is told now, None where it is not the time for it."""
+        answers = self.good + self.errors + self.throttled
+        apart = _URGENT_MS if self.throttled else _HEALTH_MS if answers else _SILENT_MS
+        passed = now - self.told_at
+        if passed < apart or not (answers or self.unanswered):
+            return None
+        weight = min(1.0, passed / 1000)
+        self.rate_per_s += (self.submitted * 1000 / passed - self.rate_per_s) * weight
+        found = Outcomes(
+            good=self.good,
+            errors=self.errors,
+            throttled=self.throttled,
+            round_trip_ms=self.round_trips_ms / answers if answers else 0.0,
+            rate_per_s=self.rate_per_s,
+            unanswered_ms=now - self.unanswered[0] if self.unanswered else 0.0,
+        )
+        self.good = self.errors = self.throttled = self.submitted = 0
+        self.round_trips_ms, self.told_at = 0.0, now
+        return found
 
 
 Landing = tuple[Session, int, Message, str, float]  # whose answer (of which binding), to what, which, submitted when
@@ -81,12 +125,12 @@ class Senders:
             if binding != session.binding:
                 continue
             session.flying -= 1
+            session.note(answer, now - submitted_at)
             if answer != "timeout":
                 self._answered[session.provider][message.kind.class_name] += message.segments
             if answer == "taken":
                 self._ledger.end(message, "sent", now)
             elif answer == "throttled":
-                calls.append(self._index.slow(session.name, 0.7, now - submitted_at))
                 message.slot += 1
                 message.closing = False
                 again.append(message.entry(front=True))
@@ -95,6 +139,10 @@ class Senders:
             else:
                 self._ledger.end(message, "unconfirmed", now)
         self._ledger.commit(again, now)
+        for session in self.sessions:
+            outcomes = session.outcomes(now) if session.up and session.alive else None
+            if outcomes is not None:
+                calls.append(self._index.report_outcomes(session.provider, session.name, outcomes))
         if now - self._reported_at >= _REPORT_MS and self._answered:
             self._reported_at = now
             calls += [self._index.report_answers(name, counts) for name, counts in self._answered.items()]
@@ -149,6 +197,7 @@ class Senders:
         session.up = False
         session.binding += 1
         session.flying = 0
+        session.unanswered.clear()
         for landings in self._landings.values():
             for whose, binding, message, _, _ in landings:
                 if whose is session and binding == session.binding - 1:
@@ -169,6 +218,8 @@ class Senders:
     def _submit(self, session: Session, message: Message, now: float) -> None:
         answer, answer_at = session.carrier.submit(now, message.segments)
         session.flying += 1
+        session.submitted += message.segments
+        session.unanswered.append(now)
         if answer == "silent":
             answer_at = now + session.response_timeout_ms
         kind = "timeout" if answer == "silent" else answer

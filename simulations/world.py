@@ -15,9 +15,8 @@ from scheduler.core.asks import IndexReport
 from scheduler.core.records import Entry
 from simulations.carrier import Carrier
 from simulations.door import ASKS_MAX, Door
-from simulations.index import START_AT, Clock, Index, Maker
+from simulations.index import START_AT, Clock, Engine, Index
 from simulations.ledger import Ledger, Message
-from simulations.link import Link
 from simulations.measure import LimitWatch, Series, quantile
 from simulations.senders import Senders, Session
 from simulations.traffic import Clients, Request, Stream
@@ -29,10 +28,9 @@ Action = Callable[[], object]
 
 @dataclass(slots=True)
 class Lab:
-    """What a scenario is played with: the server, the engine, one seed, and how many messages to offer."""
+    """What a scenario is played with: an engine, one seed, and how many messages to offer."""
 
-    link: Link
-    maker: Maker
+    engine: Engine
     seed: int
     size: int
 
@@ -68,14 +66,12 @@ class World:
     _second: int = -1
 
     def __post_init__(self) -> None:
-        link = self.lab.link
-        link.run(link.flushall())
         self.clock = Clock()
-        self.index = self.lab.maker(self.clock)
-        link.run(self.index.tune(tuning_of(self.policy)))
-        epoch = link.run(self.index.begin_rebuild())
+        self.index = self.lab.engine.fresh(self.clock)
+        self.tell(self.index.tune(tuning_of(self.policy)))
+        epoch = self.tell(self.index.begin_rebuild())
         assert epoch is not None
-        link.run(self.index.finish_rebuild(epoch))
+        self.tell(self.index.finish_rebuild(epoch))
         self.clock.at = self.start_at = START_AT + _FILL_MS
         self.ledger, self.series = Ledger(), Series()
         self.clients = Clients(self.rng, self.start_at)
@@ -90,7 +86,7 @@ class World:
                 self.senders.sessions.append(
                     Session(provider.name, one.name, one.window, carrier, one.response_timeout_ms)
                 )
-                link.run(self.index.session_up(provider.name, one.name))
+                self.tell(self.index.session_up(provider.name, one.name))
         for scope, (rate_per_s, burst) in tuning_of(self.policy).limits.items():
             self.senders.watches[scope] = LimitWatch(rate_per_s, burst, self.start_at)
 
@@ -107,17 +103,24 @@ class World:
         """Something that happens at a time."""
         heapq.heappush(self._actions, (second, len(self._actions), action))
 
-    def run(self, until_s: float, *, done: Callable[[], bool] | None = None) -> None:
-        """Goes on until that second, or until `done` at the end of a second."""
+    def change(self, second: float, target: object, **values: object) -> None:
+        """Fields of something (a carrier, the door, a session) that change at a time."""
+
+        def act() -> None:
+            for name, value in values.items():
+                setattr(target, name, value)
+
+        self.at(second, act)
+
+    def run(self, until_s: float) -> None:
+        """Goes on until that second."""
         while self.elapsed_s < until_s - 1e-9:
             self.step()
-            if done is not None and self.clock.at % 1000 < self.tick_ms and done():
-                return
 
     def step(self) -> None:
         """One tick."""
         self.clock.at += self.tick_ms
-        now, link = self.clock.at, self.lab.link
+        now = self.clock.at
         while self._actions and self._actions[0][0] <= self.elapsed_s:
             heapq.heappop(self._actions)[2]()
         calls: list[Any] = list(self.senders.land(now)) if not self.storage_down else []
@@ -137,7 +140,7 @@ class World:
         calls += [self.index.admit(asked) for _, asked in chunks]
         calls += [self.index.lease(ask) for _, ask in asks]
         if calls:
-            replies = link.together(*calls)
+            replies = self.lab.engine.stepper.together(*calls)
             self._note_enqueued(batches, now)
             self._answer(requests, chunks, replies[before : before + len(chunks)], now)
             for (session, _), leased in zip(asks, replies[before + len(chunks) :], strict=True):
@@ -150,13 +153,14 @@ class World:
 
     def report(self) -> IndexReport:
         """The index's own view."""
-        return self.lab.link.run(self.index.report())
+        found: IndexReport = self.tell(self.index.report())
+        return found
 
     def take_policy(self, text: str) -> None:
         """Another policy version, everywhere at once."""
         self.policy = read_policy(text, self.policy.version + 1)
         tuning = tuning_of(self.policy)
-        self.lab.link.run(self.index.tune(tuning))
+        self.tell(self.index.tune(tuning))
         self.door.take(self.policy)
         self.senders.policy = self.policy
         for scope, (rate_per_s, burst) in tuning.limits.items():
@@ -169,7 +173,7 @@ class World:
 
     def tell(self, call: Coroutine[Any, Any, Any]) -> Any:
         """One call to the index, now."""
-        return self.lab.link.run(call)
+        return self.lab.engine.stepper.run(call)
 
     def waits(self, wanted: Callable[[Message], bool]) -> list[float]:
         """From the queue to the carrier, ms, of the messages that are wanted and left."""

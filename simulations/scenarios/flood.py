@@ -25,7 +25,7 @@ def run(lab: Lab) -> Findings:
 
 
 def _flood(lab: Lab, findings: Findings, name: str, sections: dict[str, Any]) -> None:
-    seconds = 60 if lab.size <= 200_000 else 240
+    seconds = int(min(240, lab.size * 0.55 / 2 / RATE))
     world = lab.world(policy(providers={"p": provider(RATE)}, **sections), name=name)
     otp = Stream([Kind(f"bank{n}", "otp") for n in range(20)], OTP_RATE)
     flood = Stream([Kind("shop", "marketing")], 20_000, amount=lab.size // 2 - OTP_RATE * seconds, pattern="even")

@@ -11,13 +11,16 @@ _KINDS = [Kind(f"bank{n}", "otp") for n in range(20)]
 DOOR_LIMIT_MS = 5_000  # door_share 0.5 of the 10 s that an OTP may wait
 
 
+def _policy(rate: float) -> str:
+    return policy(providers={"p": provider(rate, burst=max(10, int(rate / 10)), window=1_000)})
+
+
 def threefold(lab: Lab) -> Findings:
     """Three times the capacity in OTPs: what is accepted is sent in time; without the door a third of it expires."""
-    rate = 500
+    rate = lab.size / 200
     findings = Findings()
-    for name, share in (("door", 0.75), ("no door", 0.25)):
-        seconds = lab.size * share / (3 * rate)
-        world = lab.world(policy(providers={"p": provider(rate)}), tick_ms=20, name=name)
+    for name, seconds in (("door", 48), ("no door", 18)):
+        world = lab.world(_policy(rate), tick_ms=20, name=name)
         stream = Stream(_KINDS, 3 * rate, end_s=seconds)
         world.door.open_to_all = name == "no door"
         world.offer(stream)
@@ -43,15 +46,12 @@ def obedient(lab: Lab) -> Findings:
     rate = lab.size / 150
     findings = Findings()
     for factor in (2, 3):
-        world = lab.world(
-            policy(providers={"p": provider(rate, burst=max(10, int(rate / 10)), window=1_000)}),
-            tick_ms=20,
-            name=str(factor),
-        )
+        world = lab.world(_policy(rate), tick_ms=20, name=str(factor))
         stream = Stream(_KINDS, factor * rate, end_s=30, manner="obedient")
         world.offer(stream)
         load_s = factor * 30
-        world.run(load_s * 2, done=lambda: world.elapsed_s > 31 and not world.clients.waiting)
+        while world.elapsed_s < load_s * 2 and (world.clients.waiting or world.elapsed_s < 31):
+            world.run(world.elapsed_s + 1)
         world.run(world.elapsed_s + 12)
         findings.offered += stream.offered
         findings.series[f"{factor}x"] = world.series

@@ -1,0 +1,103 @@
+"""10: a carrier that wants much of it later; clients that never listen; what a refusal costs."""
+
+from __future__ import annotations
+
+from scheduler.core.records import Entry, Reference
+from simulations.measure import Findings, quantile
+from simulations.scenarios.policies import policy, provider
+from simulations.traffic import Kind, Request, Stream
+from simulations.world import Lab, World
+
+_SHARE, _RETRY_BURST = 0.1, 10
+
+
+def refusals(lab: Lab) -> Findings:
+    """Retries stay within their share; hostile clients change nothing for what is accepted; a no is cheap."""
+    findings = Findings()
+    _retries(lab, findings)
+    _hostile(lab, findings)
+    if lab.engine.scripts:
+        _cost(lab, findings)
+    return findings
+
+
+def _retries(lab: Lab, findings: Findings) -> None:
+    """20 % of the submits are wanted later for 30 s, then 60 %: with the retry share, and without."""
+    rate, seconds = lab.size / 500, 60.0
+    firsts = {}
+    for name in ("capped", "not capped"):
+        text = policy(
+            providers={"p": {**provider(rate, burst=max(10, int(rate / 10))), "breaker": {"errors": 1.0}}},
+            retries={"share": _SHARE},
+            classes={"transactional": {"wait_budget": "1h", "ttl": {"default": "2h", "max": "4h"}}},
+        )
+        world = lab.world(text, tick_ms=20, name="retries")
+        world.senders.cap_retries = name == "capped"
+        carrier = world.carriers["p"]
+        carrier.refuses = 0.2
+        world.change(seconds / 2, carrier, refuses=0.6)
+        stream = Stream([Kind(f"shop{n}", "transactional") for n in range(20)], 1.4 * rate, end_s=seconds)
+        world.offer(stream)
+        world.run(seconds)
+        findings.offered += stream.offered
+        firsts[name] = world.senders.first_attempts
+        if name == "capped":
+            findings.series["retries"] = world.series
+            allowed = _SHARE * rate * seconds + _RETRY_BURST
+            findings.most("retries over 10 % of rate x t + burst", world.senders.retries / allowed, 1)
+            findings.most("over burst, any window", world.excess(), 0.001)
+    findings.least("first attempts with the cap over those without", firsts["capped"] / firsts["not capped"], 1.3)
+
+
+def _hostile(lab: Lab, findings: Findings) -> None:
+    """Obedient clients at twice the capacity; then besides hostile ones at ten times the capacity."""
+    rate, seconds = lab.size / 500, 20.0
+    p99 = {}
+    for name in ("obedient", "hostile"):
+        world = lab.world(
+            policy(providers={"p": provider(rate, burst=max(10, int(rate / 10)))}), tick_ms=20, name="obedient"
+        )
+        banks = Stream([Kind(f"bank{n}", "otp") for n in range(20)], 2 * rate, end_s=seconds, manner="obedient")
+        world.offer(banks)
+        if name == "hostile":
+            flood = Stream([Kind("flood", "otp")], 10 * rate, end_s=seconds)
+            world.offer(flood)
+            findings.offered += flood.offered
+        world.run(seconds + 12)
+        findings.offered += banks.offered
+        p99[name] = quantile(world.waits(lambda message: True), 0.99)
+        findings.series[name] = world.series
+        findings.most(f"{name}: expired after accept", world.ended("expired") / len(world.ledger.messages), 0.001)
+    findings.most("accepted p99 beside hostile clients over without", p99["hostile"] / p99["obedient"], 1.1)
+
+
+def _cost(lab: Lab, findings: Findings) -> None:
+    """The server's time for a no and for a yes (admit and enqueue), 20 tenants, 50 asks a call; best of five."""
+    costs = {}
+    for name, rate in (("no", 10), ("yes", 1_000_000)):
+        patience = {"no": "10s", "yes": "1h"}[name]
+        classes = {"otp": {"wait_budget": patience, "ttl": {"default": "2h", "max": "2h"}}}
+        world = lab.world(policy(providers={"p": provider(rate, burst=10)}, classes=classes))
+        kinds = [Kind(f"bank{n}", "otp") for n in range(20)]
+        world.offer(Stream(kinds, 2_000, amount=2_000, pattern="even"))
+        world.run(1)
+        costs[name] = min(_server_us(world, kinds, name == "yes") for _ in range(5))
+    findings.most("cost of a no over that of a yes", costs["no"] / costs["yes"], 0.5)
+    findings.notes["a no, us of the server"], findings.notes["a yes, us of the server"] = costs["no"], costs["yes"]
+
+
+def _server_us(world: World, kinds: list[Kind], accepted: bool) -> float:
+    """Microseconds of the server per message over 40 calls."""
+    before, count = world.lab.engine.spent_us(), 50
+    for _ in range(40):
+        requests = [Request(kinds[n % len(kinds)], world.rng.randbytes(8), False, 0) for n in range(count)]
+        allowed, asks = world.door.ask(requests, world.clock.at)
+        verdicts = world.tell(world.index.admit(asks))
+        assert all(verdict.accepted is accepted for verdict in verdicts)
+        if accepted:
+            at = int(world.clock.at)
+            entries = [
+                Entry(one.flows[0], Reference(world.rng.randbytes(16), 0, 1, at + 10_000, at)) for one in allowed
+            ]
+            world.tell(world.index.enqueue(world.rng.randbytes(8), entries))
+    return (world.lab.engine.spent_us() - before) / (40 * count)
