@@ -77,7 +77,7 @@ async def test_r16_a_backlog_after_the_bind_does_not_hold_up_what_is_sent(databa
         quiet_s = min([await submitted(n) for n in range(3)])
         for n in range(5_000):
             simulator.inject("acme", old_receipt(n))
-        busy_s = []
+        busy_s: list[float] = []
         while simulator.counters["inbound_taken"] < 5_000 and len(busy_s) < 50:
             busy_s.append(await submitted(100 + len(busy_s)))
         assert busy_s, "the backlog was gone before anything was sent"
