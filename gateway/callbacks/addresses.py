@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
-
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 # Not private in every release of the library, yet only meaningful inside a network or a cloud's host.
 _INNER: Final = (IPv4Network("168.63.129.16/32"), IPv4Network("192.0.0.0/24"), IPv4Network("100.64.0.0/10"))
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+# Where other protocols listen, which a POST could be made to speak to (the Fetch standard's list, "port blocking").
+BLOCKED_PORTS: Final = frozenset(
+    {0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109}
+    | {110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530}
+    | {531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190}
+    | {5060, 5061, 6000, 6379, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080}
+)
 # Lookups block a thread each; a name server that never answers must not hold up other endpoints.
 _LOOKUPS: Final = 32
 
@@ -41,13 +47,15 @@ def check_url(url: str, *, allow_private: bool) -> None:
     """Raises AddressRefused where a URL may not be called; names are checked again when they are resolved."""
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        host, port = parts.hostname, parts.port
     except ValueError:
         raise AddressRefused("not a URL") from None
     if parts.scheme not in ("http", "https") or not host:
         raise AddressRefused("only http and https")
     if parts.username is not None or parts.password is not None:
         raise AddressRefused("credentials in the URL")
+    if port in BLOCKED_PORTS:
+        raise AddressRefused("a port of another protocol")
     try:
         literal = ip_address(host.partition("%")[0])
     except ValueError:
@@ -56,45 +64,34 @@ def check_url(url: str, *, allow_private: bool) -> None:
         raise AddressRefused("not a public address")
 
 
-class CheckedResolver(AbstractResolver):
-    """Resolves names and gives out only addresses that may be reached: aiohttp connects to exactly these."""
+class Resolver:
+    """Looks names up and gives out only addresses that may be reached; connections go to exactly these."""
 
-    def __init__(self, *, allow_private: bool) -> None:
-        self._allow_private = allow_private
+    def __init__(self, look_up: Callable[[str, int], list[str]] | None = None) -> None:
+        self._look_up = look_up if look_up is not None else _look_up
         self._threads = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="resolve")
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """Every address of a name. Raises AddressRefused where one is not public, OSError where there is none."""
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port, family)
-        results: list[ResolveResult] = []
-        for kind, _, proto, _, where in found:
-            address = str(where[0])
-            # One bad address condemns the name: a mixed answer is how rebinding looks.
-            if not self._allow_private and not is_public(address):
-                raise AddressRefused("resolves to an address that is not public")
-            results.append(
-                ResolveResult(
-                    hostname=host,
-                    host=address,
-                    port=port,
-                    family=kind,
-                    proto=proto,
-                    flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-                )
-            )
-        if not results:
-            raise OSError("the name has no address")
-        return results
+    async def resolve(self, host: str, port: int, *, allow_private: bool) -> list[str]:
+        """Every address of a name, asked anew each time.
 
-    async def close(self) -> None:
+        Raises AddressRefused where one of them is not public, OSError where there is none.
+        """
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, self._look_up, host, port)
+        # One bad address condemns the name: a mixed answer is how rebinding looks.
+        if not allow_private and not all(is_public(address) for address in found):
+            raise AddressRefused("resolves to an address that is not public")
+        if not found:
+            raise OSError("the name has no address")
+        return found
+
+    def close(self) -> None:
         """Lets lookups under way end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _look_up(host: str, port: int, family: int) -> list[Any]:
-    return socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+def _look_up(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return list(dict.fromkeys(str(where[0]) for *_, where in found))
 
 
 def _is_public_v4(address: IPv4Address) -> bool:

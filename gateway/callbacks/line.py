@@ -14,7 +14,7 @@ import asyncpg
 
 from gateway.callbacks.client import Client
 from gateway.callbacks.signing import Signer
-from gateway.callbacks.tries import Answer, next_try
+from gateway.callbacks.tries import CAP_MS, GONE, Answer, next_try
 from gateway.clock import Clock
 from gateway.ledger import callback_lines
 from gateway.ledger.callback_lines import Endpoint, Line, Verdict
@@ -30,16 +30,24 @@ _FLUSH_AT: Final = 100
 _FLUSH_S: Final = 0.05
 _LOOK_S: Final = 1.0
 _DRAIN_S: Final = 3.0
+_UNRESOLVED_MS: Final = 30_000
+_BUSY: Final = frozenset({429, 503})  # with Retry-After they speak for the endpoint, not for one notice
 _TAKEN: Final = metrics.callbacks_total.labels("taken")
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How an endpoint is spoken to now: `signer` None where its tenant has no usable secret."""
+    """How an endpoint is spoken to under one policy version.
 
+    `signer` is None where nothing can be signed: the policy has no secret for the tenant, or (`unresolved`) this
+    process cannot read it at the moment.
+    """
+
+    version: int
     rules: CallbackRules
     signer: Signer | None
     allow_private: bool
+    unresolved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,8 @@ class EndpointLine:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _more: bool = True
     _probed: bool = False
+    _gone: int | None = None  # the policy version under which it said 410
+    _asked_ms: int = 0  # the rest that it asked for, or that a missing secret makes
 
     def look_again(self) -> None:
         """New notices were written: the line may hold some."""
@@ -78,13 +88,20 @@ class EndpointLine:
     def rest_ms(self) -> int:
         """How long a failing endpoint is left alone, 0 for one that works; full jitter keeps lines apart."""
         if self.failures < TIRED:
-            return 0
+            return self._asked_ms
         ceiling = min(REST_CAP_MS, 1_000 << min(self.failures - TIRED, 16))
-        return max(250, int(ceiling * self.means.chance()))
+        return max(250, self._asked_ms, int(ceiling * self.means.chance()))
+
+    @property
+    def _halted(self) -> bool:
+        """Whether nothing more is to be begun."""
+        return self.failures >= TIRED or self._gone is not None or self._asked_ms > 0
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Until the line is empty, the endpoint is tired, or the role stops; nothing in hand is forgotten."""
         try:
+            if not await self._can_sign():
+                return
             looked = 0.0
             while not stopping.is_set():
                 await self._flush()
@@ -95,12 +112,31 @@ class EndpointLine:
                 if not self._in_hand:
                     return
                 self._man()
-                if not self._workers and self.failures >= TIRED:
+                if not self._workers and self._halted:
                     return
                 await self._wait()
         finally:
             await self._drain()
             await self._flush()
+            if self._gone is not None:
+                await self._close("410")
+
+    async def _can_sign(self) -> bool:
+        """Whether there is a secret. Where the policy has none, what is owed goes to the give-up list."""
+        terms = self.means.terms(self.endpoint)
+        if terms.signer is not None:
+            return True
+        if terms.unresolved:
+            self._asked_ms = _UNRESOLVED_MS
+        else:
+            await self._close("no_secret")
+        return False
+
+    async def _close(self, word: str) -> None:
+        now_at = self.means.clock.now_at()
+        async with self.means.pool.acquire() as conn:
+            closed = await callback_lines.close_line(conn, self.endpoint.id, word, now_at, gone_version=self._gone)
+        metrics.callbacks_total.labels("gave_up").inc(closed)
 
     async def _drain(self) -> None:
         """Lets tries under way come to their end for a while; what is cut off is sent again later."""
@@ -122,6 +158,8 @@ class EndpointLine:
         self._in_hand.update(line.id for line in found)
 
     def _man(self) -> None:
+        if self._gone is not None or self._asked_ms:
+            return
         if self.failures >= TIRED:
             # One try of one notice tells whether the endpoint is back: a dead one costs one socket, not its share.
             if self._queue and not self._workers and not self._probed:
@@ -147,7 +185,7 @@ class EndpointLine:
         self._changed.clear()
 
     async def _work(self) -> None:
-        while self._queue and self.failures < TIRED:
+        while self._queue and not self._halted:
             await self._settle(self._queue.popleft())
 
     async def _settle(self, line: Line) -> None:
@@ -158,8 +196,12 @@ class EndpointLine:
             _TAKEN.inc()
         else:
             self.failures += 1
-            rules = self.means.terms(self.endpoint).rules
-            verdict = next_try(line, answer, rules, self.means.clock.now_at(), self.means.chance())
+            terms = self.means.terms(self.endpoint)
+            verdict = next_try(line, answer, terms.rules, self.means.clock.now_at(), self.means.chance())
+            if answer.status == GONE:
+                self._gone = terms.version
+            elif answer.status in _BUSY and answer.retry_after_ms:
+                self._asked_ms = min(answer.retry_after_ms, CAP_MS)
             self._put_back.append(verdict)
             metrics.callbacks_total.labels("retried" if verdict.gave_up_at is None else "gave_up").inc()
         if len(self._taken) + len(self._put_back) >= _FLUSH_AT or len(self._queue) == PAGE // 4:

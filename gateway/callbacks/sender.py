@@ -15,13 +15,14 @@ import asyncpg
 from gateway.callbacks.client import Client
 from gateway.callbacks.line import EndpointLine, Means, Terms
 from gateway.callbacks.signing import Signer
-from gateway.ledger.callback_lines import CHANNEL, Endpoint, heads
+from gateway.ledger.callback_lines import CHANNEL, Endpoint, forget, give_up_old, heads
 from gateway.ledger.connect import LEDGER_ERRORS, connect
 from gateway.logs import get
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import Policy
 from gateway.policy.secrets import SecretMissing, resolve
 from gateway.runtime import Runtime
+from gateway.telemetry import metrics
 
 LINES: Final = 300
 _LOCK: Final = "sluicegate.callbacks"
@@ -30,6 +31,7 @@ _LOOK_S: Final = 2.0  # notices wake the sender; a wake that was lost costs this
 _AWAY_S: Final = 1.0
 _PACE_S: Final = 0.02
 _COMMAND_S: Final = 30.0
+_TIDY_S: Final = 600.0
 # A host that vanished without a word frees its lock within half a minute.
 _KEEPALIVE: Final = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
 
@@ -45,8 +47,9 @@ class Sender:
         self._lines: dict[int, tuple[EndpointLine, asyncio.Task[None]]] = {}
         self._failures: dict[int, int] = {}
         self._resting: dict[int, int] = {}
-        self._signers: dict[str, Signer | None] = {}
-        self._signers_of: Policy | None = None
+        self._known: dict[str, Terms] = {}
+        self._known_of: Policy | None = None
+        self._tidied_mono = 0.0
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
@@ -87,6 +90,7 @@ class Sender:
                 return
         await listener.add_listener(CHANNEL, self._hear)
         while not self._rt.stopping.is_set():
+            await self._tidy(listener)
             wait_s = await self._open_lines(listener)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), wait_s)
@@ -128,23 +132,36 @@ class Sender:
             self._woken.set()
 
     def _remember(self, line: EndpointLine) -> None:
-        if line.failures == 0:
-            self._failures.pop(line.endpoint.id, None)
-            return
-        self._failures[line.endpoint.id] = line.failures
         rest_ms = line.rest_ms()
         if rest_ms:
             self._resting[line.endpoint.id] = self._rt.clock.now_at() + rest_ms
+        if line.failures:
+            self._failures[line.endpoint.id] = line.failures
+        else:
+            self._failures.pop(line.endpoint.id, None)
 
     def _terms(self, endpoint: Endpoint) -> Terms:
         policy = self._rt.policies.current
-        if self._signers_of is not policy:
-            self._signers, self._signers_of = {}, policy
-        if endpoint.tenant not in self._signers:
-            self._signers[endpoint.tenant] = _signer_of(policy, endpoint.tenant)
-        target = tenant_rules(policy, endpoint.tenant).callbacks
-        allow_private = target is not None and target.allow_private
-        return Terms(policy.callbacks, self._signers[endpoint.tenant], allow_private)
+        if self._known_of is not policy:
+            self._known, self._known_of = {}, policy
+        terms = self._known.get(endpoint.tenant)
+        if terms is None:
+            terms = self._known[endpoint.tenant] = _terms_of(policy, endpoint.tenant)
+        # A secret that was missing may be there the next time.
+        if terms.unresolved:
+            del self._known[endpoint.tenant]
+        return terms
+
+    async def _tidy(self, listener: asyncpg.Connection[Any]) -> None:
+        """Now and then: gives up what is too old, tried or not, and forgets what was given up long ago."""
+        if self._tidied_mono and self._rt.clock.now_mono() - self._tidied_mono < _TIDY_S:
+            return
+        policy, now_at = self._rt.policies.current, self._rt.clock.now_at()
+        given_up = await give_up_old(listener, now_at - policy.callbacks.give_up_ms, now_at)
+        metrics.callbacks_total.labels("gave_up").inc(given_up)
+        forgotten = await forget(listener, now_at - policy.receipts.inbox_retention_ms)
+        if given_up + forgotten == 0:
+            self._tidied_mono = self._rt.clock.now_mono()
 
     def _hear(self, *_: object) -> None:
         for line, _task in self._lines.values():
@@ -162,15 +179,16 @@ class Sender:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _signer_of(policy: Policy, tenant: str) -> Signer | None:
+def _terms_of(policy: Policy, tenant: str) -> Terms:
     target = tenant_rules(policy, tenant).callbacks
-    if target is None:
-        return None
+    if target is None or not target.secrets:
+        return Terms(policy.version, policy.callbacks, None, False)
     try:
-        return Signer([resolve(reference) for reference in target.secrets])
+        signer = Signer([resolve(reference) for reference in target.secrets])
     except (SecretMissing, ValueError):
         log.warning("callback_secret_unusable", tenant=tenant)
-        return None
+        return Terms(policy.version, policy.callbacks, None, target.allow_private, unresolved=True)
+    return Terms(policy.version, policy.callbacks, signer, target.allow_private)
 
 
 async def _close(connection: asyncpg.Connection[Any]) -> None:

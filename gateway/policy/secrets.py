@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.policy.rules.carriers import PASSWORD_MAX
+from gateway.policy.rules.scalars import is_reference
 from gateway.policy.rules.snapshot import Policy
 
 _SIZE_MAX = 64 * 1024
@@ -90,6 +91,9 @@ def _faults_of_callbacks(policy: Policy) -> Iterator[str]:
         path = f"tenants.{tenant.name}" if tenant.name else "tenant_defaults"
         for reference in tenant.callbacks.secrets if tenant.callbacks else ():
             try:
-                resolve(reference)
+                value = resolve(reference)
             except SecretMissing as missing:
                 yield f"{path}.callbacks.secrets: {missing}"
+            else:
+                if not value.removeprefix("whsec_").strip():
+                    yield f"{path}.callbacks.secrets: {reference if is_reference(reference) else 'a secret'} is empty"

@@ -17,7 +17,7 @@ from gateway.callbacks.client import Client
 from gateway.callbacks.sender import Sender
 from gateway.ledger import callback_lines
 from gateway.ledger.callback_lines import add_events, wants
-from gateway.policy.rules.snapshot import CallbackTarget
+from gateway.policy.rules.snapshot import CallbackTarget, Policy
 from tests.integration.delivery.world import SECRET, World, policy_of, until
 
 
@@ -214,17 +214,124 @@ async def test_an_inner_address_is_refused_at_delivery(world: World) -> None:
         assert one.got == [] and [word[0] for word in words] == ["address_refused"]
 
 
-async def test_without_a_secret_nothing_is_sent_and_nothing_is_lost(world: World) -> None:
+async def test_without_a_secret_in_the_policy_it_is_given_up_at_once_and_can_be_replayed(world: World) -> None:
     async with sink() as one:
         await tell(world, tenant="beta", extras={"callback_url": one.url})
         async with sending(world):
+            await until(none_owed(world))
+        row = await world.pool.fetchrow("SELECT tries, last_status, gave_up_at FROM callbacks")
+        assert (row["tries"], row["last_status"]) == (0, "no_secret") and one.got == []
+        world.policy = with_beta(policy_of(one.url), SECRET, allow_private=True)
+        async with world.pool.acquire() as conn:
+            assert await callback_lines.replay(conn, world.tenants["beta"], 0, world.clock.now_at()) == 1
+        async with sending(world):
+            await until(none_owed(world))
+    assert len(one.got) == 1
+
+
+async def test_a_secret_that_cannot_be_read_costs_no_try(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with sink() as one:
+        world.policy = with_beta(policy_of(one.url), "env:BETA_SECRET_OF_TEST", allow_private=True)
+        await tell(world, tenant="beta", extras={"callback_url": one.url})
+        await tell(world)  # the other tenant's goes out meanwhile
+        async with sending(world):
+
+            async def other_is_done() -> bool:
+                return len(one.got) == 1
+
+            await until(other_is_done)
+            await asyncio.sleep(0.2)
+        row = await world.pool.fetchrow("SELECT tries, last_status, gave_up_at FROM callbacks")
+        assert tuple(row) == (0, None, None)
+        monkeypatch.setenv("BETA_SECRET_OF_TEST", SECRET)
+        async with sending(world):
+            await until(none_owed(world))
+    assert len(one.got) == 2
+
+
+def with_beta(source: Policy, secret: str, *, allow_private: bool) -> Policy:
+    target = CallbackTarget(None, (secret,), ("final",), allow_private=allow_private)
+    beta = replace(source.tenants["beta"], callbacks=target)
+    return replace(source, tenants=dict(source.tenants) | {"beta": beta})
+
+
+async def test_an_endpoint_that_said_gone_gets_nothing_until_the_policy_changes(world: World) -> None:
+    async with sink() as one:
+        one.answer = lambda n: web.Response(status=410)
+        world.policy = policy_of(one.url)
+        for _ in range(20):
+            await tell(world)
+        async with sending(world):
+            await until(none_owed(world))
+            asked = len(one.got)
+            assert asked <= 4  # what was in flight at once
+            await tell(world)
+            assert await owed(world) == 0
+            await asyncio.sleep(0.1)
+        assert len(one.got) == asked
+        assert await world.pool.fetchval("SELECT count(*) FROM callbacks WHERE last_status = '410'") == 21
+        one.answer = lambda n: web.Response(status=204)
+        world.policy = policy_of(one.url, version=2)
+        async with sending(world):
+            await tell(world)
+            await until(none_owed(world))
+        assert len(one.got) == asked + 1
+
+
+async def test_a_busy_endpoint_is_left_alone_for_as_long_as_it_asks(world: World) -> None:
+    async with sink() as one:
+        one.answer = lambda n: web.Response(status=503, headers={"retry-after": "600"})
+        world.policy = policy_of(one.url)
+        for _ in range(20):
+            await tell(world)
+        async with sending(world):
 
             async def tried() -> bool:
-                return bool(await world.pool.fetchval("SELECT max(tries) FROM callbacks") >= 1)
+                return bool(await world.pool.fetchval("SELECT max(tries) FROM callbacks") == 1)
 
             await until(tried)
-        assert one.got == []
-        assert await world.pool.fetchval("SELECT last_status FROM callbacks") == "no_secret"
+            await asyncio.sleep(0.3)
+        assert len(one.got) <= 4 and await owed(world) == 20
+
+
+async def test_what_is_too_old_is_given_up_whether_it_was_tried_or_not(world: World) -> None:
+    async with sink() as one:
+        one.answer = lambda n: web.Response(status=500)
+        world.policy = policy_of(one.url)
+        for _ in range(3):
+            await tell(world)
+        world.clock.shift_ms = 3 * 86_400_000 + 1
+        await tell(world)
+        async with sending(world):
+
+            async def three_given_up() -> bool:
+                return bool(await world.pool.fetchval("SELECT count(gave_up_at) FROM callbacks") == 3)
+
+            await until(three_given_up)
+        summary = await callback_lines.summary(await world.pool.acquire(), 10)
+        assert (summary[0]["owed"], summary[0]["gave_up"], summary[0]["tenant"]) == (1, 3, "acme")
+        world.clock.shift_ms += 15 * 86_400_000
+        async with sending(world):
+
+            async def forgotten() -> bool:
+                return bool(await world.pool.fetchval("SELECT count(gave_up_at) FROM callbacks") == 1)
+
+            await until(forgotten)
+
+
+async def test_two_secrets_sign_during_a_rotation(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    new = "whsec_bmV3LXNlY3JldC1vZi0zMi1vY3RldHMtbG9uZy1oZXJlIQ=="
+    async with sink() as one:
+        source = policy_of(one.url)
+        target = replace(source.tenants["acme"].callbacks, secrets=(new, SECRET))  # type: ignore[type-var]
+        acme = replace(source.tenants["acme"], callbacks=target)
+        world.policy = replace(source, tenants=dict(source.tenants) | {"acme": acme})
+        async with sending(world):
+            await tell(world)
+            await until(none_owed(world))
+    ((headers, body),) = one.got
+    for secret in (new, SECRET):
+        assert Webhook(secret).verify(body, headers)["type"] == "message.delivered"
 
 
 async def test_one_sender_at_a_time(world: World) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.callbacks.addresses import AddressRefused, CheckedResolver, check_url, is_public
+from gateway.callbacks.addresses import AddressRefused, Resolver, check_url, is_public
 
 INSIDE = [
     "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.5", "172.16.3.4", "172.31.255.255", "192.168.1.1", "169.254.169.254",
@@ -47,14 +47,31 @@ def test_private_targets_where_the_policy_allows_them() -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "2130706433", "0x7f000001", "0177.0.0.1", "127.1"])
 async def test_names_and_odd_notations_are_checked_once_resolved(host: str) -> None:
-    resolver = CheckedResolver(allow_private=False)
+    resolver = Resolver()
     with pytest.raises(OSError):
-        await resolver.resolve(host, 80)
-    await resolver.close()
+        await resolver.resolve(host, 80, allow_private=False)
+    resolver.close()
 
 
 async def test_an_allowed_name_resolves_to_the_addresses_that_are_connected_to() -> None:
-    resolver = CheckedResolver(allow_private=True)
-    found = await resolver.resolve("localhost", 80)
-    assert {one["host"] for one in found} <= {"127.0.0.1", "::1"}
-    await resolver.close()
+    resolver = Resolver()
+    assert set(await resolver.resolve("localhost", 80, allow_private=True)) <= {"127.0.0.1", "::1"}
+    resolver.close()
+
+
+async def test_one_inner_address_condemns_the_name_and_it_is_asked_each_time() -> None:
+    answers = iter([["93.184.216.34"], ["93.184.216.34", "10.0.0.5"], []])
+    resolver = Resolver(lambda host, port: next(answers))
+    assert await resolver.resolve("cb.example", 443, allow_private=False) == ["93.184.216.34"]
+    with pytest.raises(AddressRefused):
+        await resolver.resolve("cb.example", 443, allow_private=False)
+    with pytest.raises(OSError):
+        await resolver.resolve("cb.example", 443, allow_private=False)
+    resolver.close()
+
+
+@pytest.mark.parametrize("port", [22, 25, 6379, 6667, 5060])
+def test_ports_of_other_protocols_are_never_called(port: int) -> None:
+    for allow_private in (True, False):
+        with pytest.raises(AddressRefused):
+            check_url(f"https://cb.example:{port}/", allow_private=allow_private)
