@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from scheduler.core.asks import Blocker, IndexReport
 
-_TOKEN = 1.0 - 1e-6
-
 
 def blockers(report: IndexReport) -> list[Blocker]:
     """Per class the scopes that hold its work, largest first; classes in the order of their largest blocker.
 
-    A limited scope holds while it has no token for the next segment, or is paused; a provider holds what waits in
+    A limited scope holds since it had no room for a segment and let nothing through, or is paused; a provider holds what waits in
     its lines while it is away, broken or paused. What waits in no such scope waits for its turn (`fairness`).
     """
     found: list[Blocker] = []
@@ -22,7 +20,7 @@ def blockers(report: IndexReport) -> list[Blocker]:
             found.append(Blocker(class_name, (kind, provider), line.depth, link.since_ms))
             explained[class_name] = explained.get(class_name, 0) + line.depth
     for scope, held in report.scopes.items():
-        if held.paused or (held.tokens < _TOKEN and held.held_ms > 0):
+        if held.paused or held.held_ms > 0:
             since_ms = held.paused_ms if held.paused else held.held_ms
             found += [Blocker(name, scope, waiting, since_ms) for name, waiting in held.by_class.items()]
             for name, waiting in held.by_class.items():

@@ -9,20 +9,27 @@ local LATER_MS = 60000       -- and how far a message is deferred then
 if state == 'lost' then return { '!lost' } end
 if not tuning_raw then return { '!untuned' } end
 
--- A place in the waiting line of (scope, tenant): one per idempotency key; the line shortens at the drain rate.
+-- A place in the waiting line of (scope, tenant): one per idempotency key. The line is a count of places given and of
+-- places that have had their time since, at the rate of the present; so it shortens as fast as things go now.
 local function place_in_line(scope, tenant, place, base, rate, probe)
   local line_key = P .. 'tail:' .. scope .. '|' .. tenant
-  local place_key = line_key .. '|' .. place
-  local kept = tonumber(call('GET', place_key) or nil)
-  if kept and kept > now then return max(kept - now, base) end -- came early: its place stands
-  local tail = tonumber(call('GET', line_key) or nil) or 0
-  local due = min(max(tail, now + base) + 1000 / max(rate, 0.1), now + max(base, RETRY_MAX_MS))
-  if not probe then
-    local span = ceil(due - now)
-    call('SET', line_key, string.format('%.3f', due), 'PX', span + 1000)
-    call('SET', place_key, string.format('%.3f', due), 'PX', span + 60000)
+  local place_key, given, passed, at = line_key .. '|' .. place, 0, 0, now
+  local raw = call('GET', line_key)
+  if raw then given, passed, at = unpack_record('<ddd', raw) end
+  rate = max(rate, 0.001)
+  passed = min(given, passed + rate * (now - at) / 1000)
+  local own = tonumber(call('GET', place_key) or nil)
+  if not own or own <= passed then -- none yet, or it has had its turn
+    given = given + 1
+    own = given
   end
-  return due - now
+  local wait = min(base + (own - passed) * 1000 / rate, max(base, RETRY_MAX_MS))
+  if not probe then
+    local keep = ceil(wait + 60000)
+    call('SET', line_key, pack('<ddd', given, passed, now), 'PX', max(keep, raw and call('PTTL', line_key) or 0))
+    call('SET', place_key, string.format('%.17g', own), 'PX', keep)
+  end
+  return wait
 end
 
 local function accept(f, segments)

@@ -10,24 +10,33 @@ local UNMEASURED = 200       -- segments/s where neither a measurement nor a lim
 local PEAK_MS = 60000        -- how long a surge of active weight is remembered at least
 local DUE = '>dI4I4'         -- work of a flow in the due table: instant, messages, segments; 16 octets a bucket
 
--- Weight of a class among those that wait now in a provider.
-local function class_share(provider_name, ci)
-  local mine, sum = tuning.classes[ci].weight, 0
+-- What a line was answered of late, segments/s; fades while nothing more is.
+local function answered_rate(L) return L.r * exp(-max(0, now - L.r_at - 1000) / DRAIN_MS) end
+-- The part of `rate` that a class has: the rest beside what the others can take at present (their pace of late and
+-- what waits of them, `waits(class index)`, over a few seconds), and at least its own weight among them.
+local function part_of(provider_name, ci, rate, waits)
+  local sum, taken = tuning.classes[ci].weight, 0
+  local others = {}
   for i, c in ipairs(tuning.classes) do
-    if i == ci or line(provider_name .. '|' .. c.name).n > 0 then sum = sum + c.weight end
+    if i ~= ci then
+      local can = answered_rate(line(provider_name .. '|' .. c.name)) + waits(i, c.name) / 5
+      if can > 0 then others[#others + 1], sum = { c.weight, can }, sum + c.weight end
+    end
   end
-  return mine / sum
+  for i = 1, #others do taken = taken + min(rate * others[i][1] / sum, others[i][2]) end
+  return max(tuning.classes[ci].weight / sum, 1 - taken / rate)
 end
--- Weight of a class among those that wait under one scope.
-local function scope_share(s, ci)
+local function class_share(provider_name, ci, rate)
+  return part_of(provider_name, ci, rate, function(_, class) return line(provider_name .. '|' .. class).seg end)
+end
+local function scope_share(f, s, ci)
   s.shares = s.shares or {} -- as at the beginning of the call: exact enough for it, and asks come in hundreds
-  if s.shares[ci] then return s.shares[ci] end
-  local mine, sum = tuning.classes[ci].weight, 0
-  for i, c in ipairs(tuning.classes) do
-    if i == ci or tallied(s, i, 1) > 0 then sum = sum + c.weight end
+  local share = s.shares[ci]
+  if not share then
+    share = part_of(f.provider, ci, 1000 / s.Te, function(i) return tallied(s, i, 1) end)
+    s.shares[ci] = share
   end
-  s.shares[ci] = mine / sum
-  return s.shares[ci]
+  return share
 end
 
 -- What limits and health let a provider drain, segments/s; false where no limit says anything. Sessions that are
@@ -57,7 +66,7 @@ end
 -- Drain of a line, segments/s: measured while backlogged (zero counts too); relaxes to what limits say when idle.
 local function measured_drain(f, L)
   local rate = configured_rate(f.provider)
-  local fallback = rate and rate * class_share(f.provider, f.ci) or max(UNMEASURED, L.mu)
+  local fallback = rate and rate * class_share(f.provider, f.ci, rate) or max(UNMEASURED, L.mu)
   if L.mu <= 0 and L.busy_at == 0 then return fallback end
   local mu = L.mu > 0 and L.mu or fallback
   if L.busy_at > 0 then
@@ -68,11 +77,12 @@ local function measured_drain(f, L)
       if L.mu <= 0 then mu = min(mu, (L.acc + 1) * 1000 / span) end -- never measured: what one answer more would say
     end
   else
-    local idle = now - max(L.pass_at, L.mu_at)
+    local idle = now - L.s_at
     local keep = exp(-idle / 10000)
     local relaxed = mu * keep + fallback * (1 - keep)
     mu = rate and relaxed or min(relaxed, mu * 2 ^ min(50, idle / 10000)) -- without a limit only trying shows more
   end
+  mu = max(mu, answered_rate(L)) -- what was just answered can be done
   return max(rate and min(mu, rate) or mu, 0.001)
 end
 local function drain(f, L)
@@ -129,8 +139,8 @@ local function outage(name)
 end
 
 -- Since when a provider that has work gives no sign of life, as a span that is 0 while all is well: no answer to what
--- was claimed, or nobody takes what could go. Longer than the round trip and its own pace suggest.
-local function silent_for(f, L, p, limit)
+-- was claimed, or nobody takes what could go; longer than the round trip and its own pace suggest.
+local function silent_for(f, L, p)
   local span, pace = 0, 0
   if p.ans_at > 0 and p.owed_at > p.ans_at and now - p.owed_at < TRIAL_MS then span = now - p.owed_at end
   if L.busy_at > 0 then
@@ -140,7 +150,7 @@ local function silent_for(f, L, p, limit)
   if span < SILENT_MIN_MS then return 0 end
   local usual = p.rtt > 0 and 5 * p.rtt or 2000
   if p.r > 0 then usual = min(usual, 5000 / p.r) end
-  return span > min(limit, max(SILENT_MIN_MS, SILENT_SHARE * limit, usual, pace)) and span or 0
+  return span > max(usual, pace) and span or 0
 end
 
 local backlog = {}           -- per flow: what waits, and what earlier asks (of this call too) have been promised
@@ -180,35 +190,44 @@ local function judge(f, ask)
   local each = L.n > 0 and max(1, L.seg / L.n) or 1
   local w = weight_of(f.tenant)
   local m = max(1, t.m)
+  local away, away_scope, away_hard = outage(f.provider)
+  local silent = away == 0 and silent_for(f, L, p) or 0
+  -- While nothing moves the measured drain says nothing of how it will move again.
+  local known = known_rate(f, L, p)
+  local mu = (away > 0 or silent > 0) and known * class_share(f.provider, f.ci, known) or drain(f, L)
+  -- The weight that competes: as virtual time runs, and as it ran in the last surge; before any measurement all that is
+  -- active.
   local A = t.m > 0 and L.A + w - t.w or L.A + w
   local window = max(ask.budget, PEAK_MS)
+  if L.vs > 0 then A = max(w, min(A, mu * L.vs / 1000 + (t.m > 0 and 0 or w))) end
   if L.pk > A and now - L.pk_at < window then A = A + (L.pk - A) * (1 - (now - L.pk_at) / window) end
-  local mu = drain(f, L)
   local others = L.n + L.pend
   local v = { age = 0, age_scope = 'class:' .. f.class, share = w / max(A, w), pause = 0 }
-  -- Lines over `ahead`: own position x active weights / own weight, plus at most one round of the others (but not more
+  -- Lines over `ahead`: own position x competing weight / own weight, plus half a round of the others (but not more
   -- than waits), and what is claimed and not yet written.
-  local slope, base = { m * A / w * each * 1000 / mu }, { min(max(0, m * A / w - 1), 2 * others) * each * 1000 / mu }
+  local slope, base = { m * A / w * each * 1000 / mu }, { min(max(0, m * A / w - 1) / 2, others) * each * 1000 / mu }
   local names, rates = { 'class:' .. f.class }, { mu * v.share }
-  if p.stock > 0 then base[1] = base[1] + p.stock * 1000 / max(known_rate(f, L, p), mu) end
+  if p.stock > 0 then base[1] = base[1] + p.stock * 1000 / max(known, mu) end
   local mean = L.at > 0 and L.A / L.at or w
-  local own_pause, from = false, 0
-  for _, s in ipairs(buckets(f)) do
+  local own_pause, needed = false, buckets(f)
+  local application = f.application and scopes[f.application]
+  local from = application and application.open_at or 0
+  for _, s in ipairs(needed) do
     if s.pause > now then
-      if sub(s.name, 1, 12) == 'application:' then -- the tenant's own wish: no reason to refuse its messages
+      if s.name == f.application then -- the tenant's own wish: no reason to refuse its messages
         own_pause = true
       elseif s.pause - now > v.pause then
         v.pause, v.paused, v.hard = s.pause - now, s.name, s.pause >= FOREVER
       end
     end
-    if s.open_at > from and sub(s.name, 1, 12) == 'application:' then from = s.open_at end
     if s.Te > 0 then
       local F, B = tallied(s, f.ci, 2), tallied(s, f.ci, 1) + tallied(s, f.ci, 3)
       local round = max(1, (queued > 0 and F - 1 or F) * mean / w + 1)
-      local share, n = scope_share(s, f.ci), #slope + 1
+      local share, n = scope_share(f, s, f.ci), #slope + 1
       slope[n] = each * round / share * s.Te
-      base[n] = max(s.tat - clock, 0) + (min(round - 1, 2 * B) / share + min(ask.segments, s.burst) - s.burst) * s.Te
-      names[n], rates[n] = s.name, 1000 / s.Te
+      base[n] = max(s.tat - clock, 0) + (min((round - 1) / 2, B) / share + min(ask.segments, s.burst) - s.burst) * s.Te
+      local own = s.name == f.application or sub(s.name, 1, 7) == 'tenant:' -- its flows stand in one line at the door
+      names[n], rates[n] = s.name, 1000 / s.Te * share / (own and 1 or round)
       if s.wait_at > 0 and s.pause <= now and tokens(s) + EPS < 1 and B > 0 and now - s.wait_at > v.age then
         v.age, v.age_scope = now - s.wait_at, s.name
       end
@@ -241,11 +260,10 @@ local function judge(f, ask)
     local ready = r and number_held(r, ask.segments)
     if ready and ready - now > v.wait then v.wait, v.scope, v.mu = ready - now, f.number, 1000 / r.s.Te end
   end
-  local away, scope, hard = outage(f.provider)
-  if away > v.pause then v.pause, v.paused, v.hard = away, scope, hard end
-  if v.paused then
-    v.wait = v.wait + v.pause
-    if v.pause * 2 >= v.wait or v.hard then v.scope = v.paused end
+  if away > v.pause then v.pause, v.paused, v.hard = away, away_scope, away_hard end
+  if v.paused or silent > 0 then
+    v.wait = v.wait + max(v.pause, silent) -- silent as long again as it was
+    if v.paused and (v.pause * 2 >= v.wait or v.hard) then v.scope = v.paused end
   end
   -- Own flow's oldest; whose fault it is, is what binds its wait. A pause by the tenant itself does not count.
   local oldest = waiting.oldest_at and now - max(waiting.oldest_at, from) or 0
@@ -253,11 +271,11 @@ local function judge(f, ask)
   if L.busy_at > 0 and now - max(L.pass_at, L.busy_at) > v.age then -- eligible work waits here and nothing of it passes
     v.age, v.age_scope = now - max(L.pass_at, L.busy_at), 'class:' .. f.class
   end
-  local silent = silent_for(f, L, p, ask.limit)
   if silent > 0 then
-    v.silent, v.age, v.age_scope = true, max(v.age, silent), 'provider:' .. f.provider
+    if silent >= v.age then v.age, v.age_scope = silent, 'provider:' .. f.provider end
+    v.silent = silent > min(ask.limit, SILENT_SHARE * ask.limit)
   end
-  if v.silent or v.paused then v.mu = known_rate(f, L, p) * v.share end -- how fast a line at the door shortens
+  if silent > 0 or v.paused then v.mu = known * v.share end -- how fast a line at the door shortens
   v.ok = not v.hard and not v.silent and v.wait <= ask.limit and v.age <= ask.limit
   return v
 end

@@ -23,6 +23,8 @@ local function parse(key)
       f.number = parts[i]
     elseif kind == 'retry' then
       f.retry = parts[i]
+    elseif kind == 'application' then
+      f.application = parts[i]
     end
     if kind ~= 'session' and parts[i] ~= own then f.names[#f.names + 1] = parts[i] end
   end
@@ -72,11 +74,11 @@ local function count_active(f, step)
     L.A = L.A + w - t.w
     t.w = w
   end
-  t.m = t.m + step
-  if step > 0 and t.m == 1 then
+  local before = t.m
+  t.m = max(0, before + step * (f.retry and 0.5 or 1)) -- retries have half the weight of first attempts
+  if step > 0 and before == 0 then
     t.w, L.A, L.at = w, L.A + w, L.at + 1
-    if L.A >= L.pk or now - L.pk_at > 60000 then L.pk, L.pk_at = L.A, now end
-  elseif step < 0 and t.m == 0 then
+  elseif step < 0 and before > 0 and t.m == 0 then
     L.A, L.at = max(0, L.A - t.w), max(0, L.at - 1)
   end
   L.dirty, t.dirty = true, true
@@ -99,10 +101,30 @@ local function wake(provider_name)
   end
 end
 
+-- A sample of the drain while work waited; `least` ms long.
+local function sample_drain(L, least)
+  local span = now - L.mu_at
+  if span < least then return end
+  local rate, keep = L.acc * 1000 / span, exp(-span / DRAIN_MS)
+  L.mu = L.mu > 0 and L.mu * keep + rate * (1 - keep) or rate
+  L.acc, L.mu_at, L.s_at, L.dirty = 0, now, now, true
+end
+-- How fast virtual time runs while work waits: what is backlogged drains at weight / (flows x vs), whoever else is
+-- there, so the weight that really competes is mu x vs. Averaged over time, not over V: a surge shows at once.
+local function sample_pace(L)
+  local span = now - L.v_at
+  if span < 200 or L.V <= L.v0 then return end
+  local slow, keep = span / (L.V - L.v0), exp(-span / 1000)
+  L.vs = L.vs > 0 and L.vs * keep + slow * (1 - keep) or slow
+  L.v_at, L.v0, L.dirty = now, L.V, true
+  local A = min(L.A, L.mu * L.vs / 1000)
+  if A >= L.pk or now - L.pk_at > 60000 then L.pk, L.pk_at = A, now end
+end
+
 local function turn_eligible(f)
   local L = line(f.line)
   if L.idle == 1 then
-    L.idle, L.busy_at, L.mu_at, L.acc, L.dirty = 0, now, now, 0, true
+    L.idle, L.busy_at, L.mu_at, L.acc, L.v_at, L.v0, L.dirty = 0, now, now, 0, now, L.V, true
     L.cv = max(L.cv, provider(f.provider).RV) -- else an idle class would take everything until it has caught up
     wake(f.provider)
   end

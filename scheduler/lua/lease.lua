@@ -231,7 +231,8 @@ local function visit(C, f, tag, asked)
     left, left_segments = left - served, left_segments - v.segments
     groups[#groups + 1] = pack('>I2I2d', #f.key, served, f.slow) .. f.key .. table.concat(v.refs)
     C.L.leased, C.L.pass_at = C.L.leased + served, now
-    tag = tag + v.segments * tenant_record(f.line, f.tenant).m / weight_of(f.tenant)
+    -- A tenant's weight is divided among its active flows; of that, retries have half of what first attempts have.
+    tag = tag + v.segments * tenant_record(f.line, f.tenant).m * (f.retry and 2 or 1) / weight_of(f.tenant)
   end
   if v.tight then return v.segments, set_aside(C, f, tag, v.tight, ready_at(v.tight, v.need, f.key), v.need) end
   C.tag[f.key] = tag
@@ -301,12 +302,9 @@ end
 -- 5. A class without an eligible flow is idle: its drain sample ends here (only backlogged samples count).
 for _, C in ipairs(classes) do
   flush(C)
+  if C.L.busy_at > 0 then sample_pace(C.L) end
   if C.done and C.L.idle == 0 then
-    local span = now - C.L.mu_at
-    if span >= 200 and C.L.acc > 0 then
-      local rate, keep = C.L.acc * 1000 / span, exp(-span / DRAIN_MS)
-      C.L.mu = C.L.mu > 0 and C.L.mu * keep + rate * (1 - keep) or rate
-    end
+    if C.L.acc > 0 then sample_drain(C.L, 200) end
     C.L.idle, C.L.busy_at, C.L.acc, C.L.mu_at, C.L.dirty = 1, 0, 0, now, true
   end
 end

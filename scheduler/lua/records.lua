@@ -25,7 +25,7 @@ local REFERENCE = 42         -- octets: id 16, slot 4, segments 1, flags 1, dead
 
 -- Epoch: "<state> <id> <started> <run_id> <layout>"; a missing key is a lost index (FLUSHALL, restart, first start), and
 -- so is one whose records were written by another version of these scripts.
-local LAYOUT = 'v2'
+local LAYOUT = 'v3'
 local epoch = call('GET', P .. 'epoch')
 local state, epoch_id, started = 'lost', '', now
 if epoch then
@@ -65,17 +65,21 @@ end
 -- Lines: one (provider, class). n queued messages, leased ones, seg queued segments, A active weight, at active
 -- tenants, V start tag in service, cv class virtual time, idle 1 when a lease found nothing eligible, busy_at since
 -- when eligible work waits, pass_at last lease, mu drain (segments/s), mu_at and acc of the running sample, pk and
--- pk_at recent peak of A, pend admitted but not yet queued, pend_at the first of them.
-local LINE = '<ddddddddddddddddd'
+-- pk_at recent peak of the effective A, pend admitted but not yet queued, pend_at the first of them, s_at the last sample
+-- of mu, r answers of late whether backlogged or not (segments/s), r_at and r_acc of its running sample, vs ms that V
+-- takes to grow by one while work waits, v_at and v0 of its running sample.
+local LINE = '<dddddddddddddddddddddddd'
 local lines = {}
-local FRESH_LINE = pack(LINE, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+local FRESH_LINE = pack(LINE, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 local function read_line(name, raw) -- one constructor: a table that grows field by field costs more than all the rest
-  local n, leased, seg, A, at, V, cv, idle, busy_at, pass_at, mu, mu_at, acc, pk, pk_at, pend, pend_at =
+  local n, leased, seg, A, at, V, cv, idle, busy_at, pass_at, mu, mu_at, acc, pk, pk_at, pend, pend_at, s_at, r, r_at,
+    r_acc, vs, v_at, v0 =
     unpack_record(LINE, raw or FRESH_LINE)
   if now - pend_at > PENDING_MS then pend, pend_at = 0, 0 end
   local L = { name = name, fresh = not raw, dirty = false, n = n, leased = leased, seg = seg, A = A, at = at, V = V,
     cv = cv, idle = idle, busy_at = busy_at, pass_at = pass_at, mu = mu, mu_at = mu_at, acc = acc, pk = pk,
-    pk_at = pk_at, pend = pend, pend_at = pend_at }
+    pk_at = pk_at, pend = pend, pend_at = pend_at, s_at = s_at, r = r, r_at = r_at, r_acc = r_acc, vs = vs, v_at = v_at,
+    v0 = v0 }
   lines[name] = L
   return L
 end
@@ -102,8 +106,8 @@ local function provider(name)
   return p
 end
 
--- Scopes that have a limit, a pause or a fault: tat (on `clock`), T interval (ms per segment, 0 no limit), Te the interval in force
--- (0: none), burst, base_at last time found full at a charge, wait_at since when it holds something back, pause until
+-- Scopes that have a limit, a pause or a fault: tat (on `clock`), T interval (ms per segment, 0 no limit), Te the
+-- interval in force (0: none), burst, base_at last time found full at a charge, wait_at since when it holds something back, pause until
 -- (0 none), health h at h_at that doubles every hg ms (0: grows by 0.05/s), rk segments reserved until ru for the flow
 -- `owner`, pend_at, base the measured interval that stands for T where a session without a limit is slowed, probe the
 -- next instant at which a broken provider or session lets one message through (0: its breaker is closed), since the
@@ -248,7 +252,7 @@ local function save()
   for name, L in pairs(lines) do
     if L.dirty then
       call('SET', P .. 'L:' .. name, pack(LINE, L.n, L.leased, L.seg, L.A, L.at, L.V, L.cv, L.idle, L.busy_at, L.pass_at,
-        L.mu, L.mu_at, L.acc, L.pk, L.pk_at, L.pend, L.pend_at))
+        L.mu, L.mu_at, L.acc, L.pk, L.pk_at, L.pend, L.pend_at, L.s_at, L.r, L.r_at, L.r_acc, L.vs, L.v_at, L.v0))
       if L.fresh then fresh[#fresh + 1] = name end
     end
   end

@@ -67,13 +67,14 @@ elseif verb == 'answered' then -- provider, then pairs class, segments: submit_s
     total = total + segments
     local L = line(ARGV[3] .. '|' .. ARGV[i])
     if L.busy_at > 0 then
-      L.acc, L.dirty = L.acc + segments, true
-      local span = now - L.mu_at
-      if span >= 200 then
-        local rate, keep = L.acc * 1000 / span, exp(-span / DRAIN_MS)
-        L.mu = L.mu > 0 and L.mu * keep + rate * (1 - keep) or rate
-        L.acc, L.mu_at = 0, now
-      end
+      L.acc = L.acc + segments
+      sample_drain(L, 200)
+    end
+    L.r_acc, L.dirty = L.r_acc + segments, true
+    local span = now - L.r_at
+    if span >= 500 then
+      local keep = exp(-span / DRAIN_MS)
+      L.r, L.r_at, L.r_acc = L.r * keep + L.r_acc * 1000 / span * (1 - keep), now, 0
     end
   end
   p.r_acc, p.ans_at, p.dirty = p.r_acc + total, now, true

@@ -171,15 +171,15 @@ class World:
         assert all(len(places) == 1 for places in active.values())
         assert {flow for flow, _, where in found if where == "queue"} <= set(active), "a flow that nobody reaches"
 
-        flows: dict[tuple[str, str], int] = Counter()
+        flows: dict[tuple[str, str], float] = defaultdict(float)
         for flow_key in active:
             provider, class_name, _, tenant = flow_key.split("|")[:4]
-            flows[f"{provider}|{class_name}", tenant] += 1
+            flows[f"{provider}|{class_name}", tenant] += 0.5 if "|retry:" in flow_key else 1
         depths: Counter[str] = Counter("|".join(f.split("|")[:2]) for f, _, where in found if where != "lease")
         leased: Counter[str] = Counter("|".join(f.split("|")[:2]) for f, _, where in found if where == "lease")
         async for key in self.redis.scan_iter(match=PREFIX + "L:*"):
             name = key.decode()[len(PREFIX) + 2 :]
-            record = struct.unpack("<17d", await self.redis.get(key))
+            record = struct.unpack("<24d", await self.redis.get(key))
             assert (record[0], record[1]) == (depths[name], leased[name]), "depth drifted"
             tenants = {}
             for tenant, packed in (await self.redis.hgetall(f"{PREFIX}T:{name}")).items():
