@@ -45,8 +45,8 @@ class TextMissing(ValueError):
 class References:
     """Concatenation references: two long texts to one handset never share one while it may still wait for parts (E24).
 
-    A message's reference begins at the second it was made in, shifted per destination, so that it depends neither on
-    the process nor on restarts; what a destination was given last is left out. Destinations share `_PLACES` places by
+    A message's reference follows from the second it was made in, so that it depends neither on the process nor on
+    restarts; what a destination was given last is left out. Destinations share `_PLACES` places by
     hash, each of which remembers `_REMEMBERED` references by their low octet, all that an 8-bit header has.
     """
 
@@ -55,9 +55,8 @@ class References:
 
     def take(self, recipient: str, made_at: int) -> int:
         """The next reference (16 bits) for this destination; `made_at` is the message's own instant, UTC ms."""
-        token = crc32(recipient.encode())
-        last = self._last.setdefault(token % _PLACES, deque(maxlen=_REMEMBERED))
-        reference = made_at // 1000 * _STRIDE + (token >> 8)
+        last = self._last.setdefault(crc32(recipient.encode()) % _PLACES, deque(maxlen=_REMEMBERED))
+        reference = made_at // 1000 * _STRIDE
         while reference & 0xFF in last:
             reference += 1
         last.append(reference & 0xFF)

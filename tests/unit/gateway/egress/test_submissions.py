@@ -112,7 +112,7 @@ def test_e24_long_texts_to_one_number_never_share_a_reference() -> None:
 def test_a_reference_depends_on_the_message_not_on_the_process() -> None:
     first, second = References(), References()
     assert first.take("+447700900001", 5_000_000) == second.take("+447700900001", 5_000_000)
-    assert first.take("+447700900001", 5_000_000) != second.take("+447700900002", 5_000_000)
+    assert first.take("+447700900001", 5_000_000) != second.take("+447700900001", 6_000_000)
 
 
 def test_a_text_that_is_whole_elsewhere_gets_its_reference_here() -> None:
