@@ -36,7 +36,7 @@ class Identity:
 
 
 def new_row(allowed: Allowed, accepted: Admitted, identity: Identity) -> dict[str, Any]:
-    """The `messages` row of an accepted message, by column, with `due_kind` besides."""
+    """The `messages` row of an accepted message, by column, with `due_kind` and `due_flow` besides."""
     request, clocks = allowed.request, accepted.clocks
     route, measured = allowed.routes[accepted.candidate], allowed.measure_at(accepted.candidate)
     return {
@@ -68,6 +68,7 @@ def new_row(allowed: Allowed, accepted: Admitted, identity: Identity) -> dict[st
         "error": None,
         "possible_duplicate": False,
         "due_kind": accepted.due_kind,
+        "due_flow": None if accepted.due_kind is None else allowed.flows[accepted.candidate].key,
     }
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from gateway.delivery.due_book import DueBook
 from gateway.delivery.hearing import hear
 from gateway.delivery.outbox import hand_over
 from gateway.delivery.pacing import repeat
-from gateway.ledger.promotions import CHANNEL, next_due_at, promote_due
+from gateway.ledger.promotions import CHANNEL, ROUNDS_PER_S, Detour, next_due_at, promote_due
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
 
@@ -16,14 +17,17 @@ from gateway.telemetry import metrics
 LOOK_S: Final = 1.0
 NEAR_S: Final = 0.01
 # With rounds of 500 messages: at most 5,000 a second.
-PACE_S: Final = 0.1
+PACE_S: Final = 1 / ROUNDS_PER_S
 
 
 class Promoter:
     """The due table's way into the queue."""
 
-    def __init__(self, rt: Runtime) -> None:
+    def __init__(self, rt: Runtime, book: DueBook | None = None, detour: Detour | None = None) -> None:
+        """`book` is told what was released; `detour` gives what a blocked route would get another one."""
         self._rt = rt
+        self._book = book
+        self._detour = detour
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
@@ -44,13 +48,15 @@ class Promoter:
             if first_at is None or first_at > now_at:
                 metrics.sweep_lag_seconds.labels("promoter").set(0)
                 return _until(first_at, now_at)
-            promoted = await promote_due(conn, rt.policies.current, rt.pepper, now_at)
-            next_at = None if promoted.full else await next_due_at(conn, now_at)
+            promoted = await promote_due(conn, rt.policies.current, rt.pepper, now_at, self._detour)
+            next_at = None if promoted.more else await next_due_at(conn, now_at)
+        if self._book is not None:
+            self._book.released(promoted.works)
         await hand_over(rt, promoted.outbox_id, promoted.entries)
         if not promoted.busy:
             lag_ms = 0 if promoted.oldest_at is None else now_at - promoted.oldest_at
             metrics.sweep_lag_seconds.labels("promoter").set(max(0, lag_ms) / 1000)
-        if promoted.full:
+        if promoted.more:
             return PACE_S
         return _until(next_at, now_at)
 

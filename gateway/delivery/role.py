@@ -7,6 +7,7 @@ import asyncio
 from gateway.callbacks.client import Client
 from gateway.callbacks.sender import Sender
 from gateway.delivery.drift import DriftCheck
+from gateway.delivery.due_book import DueBook
 from gateway.delivery.gauges import Gauges
 from gateway.delivery.pausing import Pausing
 from gateway.delivery.promoter import Promoter
@@ -24,7 +25,7 @@ log = get(__name__)
 
 async def run(rt: Runtime) -> None:
     """Work until `rt.stopping` is set; returns once what was in hand is written."""
-    pausing = Pausing(rt)
+    pausing, book = Pausing(rt), DueBook(rt)
     rebuilder = Rebuilder(rt, pausing)
     async with Client() as client:
         parts = {
@@ -34,7 +35,8 @@ async def run(rt: Runtime) -> None:
             "imports": Importer(rt).run(),
             "sweeps": Sweeper(rt).run(),
             "retention": Retention(rt).run(),
-            "promoter": Promoter(rt).run(),
+            "promoter": Promoter(rt, book).run(),
+            "due_book": book.run(),
             "pauses": pausing.run(),
             "rebuild": rebuilder.run(),
             "drift": DriftCheck(rt, rebuilder).run(),

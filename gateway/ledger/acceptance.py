@@ -57,7 +57,8 @@ WITH asked AS MATERIALIZED (
            AS r (n int, day date, id uuid, tenant_id int, class text, status text, recipient text, sender text,
                  body text, body_key_id smallint, encoding text, segments smallint, application text, client_ref text,
                  extras jsonb, route text, provider text, created_at bigint, not_before bigint, submit_by bigint,
-                 expires_at bigint, predicted_wait_ms int, policy_version int, due_kind text)
+                 expires_at bigint, predicted_wait_ms int, policy_version int, due_kind text,
+                 due_flow text)
       JOIN winners w ON w.n = r.n
 ), stored AS (
     INSERT INTO messages (day, id, tenant_id, class, status, recipient, sender, body, body_key_id, encoding, segments,
@@ -72,7 +73,9 @@ WITH asked AS MATERIALIZED (
     SELECT tenant_id, day, $4, sum(segments) FROM fresh GROUP BY tenant_id, day ORDER BY tenant_id, day
     ON CONFLICT (tenant_id, day, worker) DO UPDATE SET segments = daily_usage.segments + excluded.segments
 ), planned AS (
-    INSERT INTO due (day, id, due_at, kind) SELECT day, id, not_before, due_kind FROM fresh WHERE due_kind IS NOT NULL
+    INSERT INTO due (day, id, due_at, kind, class, provider, tenant_id, flow, segments)
+    SELECT day, id, not_before, due_kind, class, provider, tenant_id, due_flow, segments
+      FROM fresh WHERE due_kind IS NOT NULL
 ), told AS (
     INSERT INTO message_events (day, id, at, type, cause)
     SELECT day, id, $3, 'deferred', due_kind FROM fresh WHERE due_kind IS NOT NULL

@@ -99,12 +99,6 @@ UPDATE attempts t SET parts = r.parts
  WHERE t.day = r.day AND t.id = r.id AND t.slot = r.slot
 """
 
-PUT_DUE: Final = """
-INSERT INTO due (day, id, due_at, kind)
-SELECT r.day, r.id, r.due_at, 'retry' FROM unnest($1::date[], $2::uuid[], $3::bigint[]) AS r (day, id, due_at)
-ON CONFLICT (day, id) DO UPDATE SET due_at = excluded.due_at, kind = excluded.kind
-"""
-
 WAKE_PROMOTER: Final = "SELECT pg_notify('sluicegate_due', '')"
 
 PUT_OUTBOX: Final = "INSERT INTO outbox (id, created_at, payload) VALUES ($1, $2, $3)"

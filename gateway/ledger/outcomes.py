@@ -25,6 +25,7 @@ from gateway.ledger.message_rows import LOCK_MESSAGES
 from gateway.ledger.mistaken import Answered, undo_mistaken
 from gateway.ledger.refusals import judge_repeats, signed
 from gateway.ledger.unnamed_submits import Unnamed, keep_unnamed, take_named
+from gateway.ledger.waiting import RETRY, DueRow, put_due
 from gateway.policy.rules.snapshot import Policy, TrafficClass
 from scheduler.core.records import Entry, pack_batch
 
@@ -151,7 +152,7 @@ async def store_accepted(conn: asyncpg.Connection[Any], closings: Sequence[Closi
         bench.policy.receipts.cutoff_ms,
         [_without_receipts(bench.policy, c.provider) for c in ordered],
     )
-    nameless = [c for c in ordered if not c.carrier_ids and not _without_receipts(bench.policy, c.provider)]
+    nameless = _nameless(ordered, bench.policy)
     if nameless:
         await keep_unnamed(conn, [one for c in nameless for one in c.unnamed()])
     if not _tells_sent(bench.policy):
@@ -159,6 +160,15 @@ async def store_accepted(conn: asyncpg.Connection[Any], closings: Sequence[Closi
     rows = await conn.fetch(sql.ACCEPT_RETURNING, *columns)
     await add_events(conn, bench.policy, [(row, outcomes.EVENTS[states.SENT]) for row in rows], bench.now_at)
     return len(rows)
+
+
+def is_one_statement(closings: Sequence[Closing], bench: Bench) -> bool:
+    """Whether `store_accepted` comes to a single statement, which needs no transaction around it."""
+    return not _tells_sent(bench.policy) and not _nameless(closings, bench.policy)
+
+
+def _nameless(closings: Sequence[Closing], policy: Policy) -> list[Closing]:
+    return [c for c in closings if not c.carrier_ids and not _without_receipts(policy, c.provider)]
 
 
 async def store_endings(conn: asyncpg.Connection[Any], closings: Sequence[Closing], bench: Bench) -> Stored:
@@ -334,16 +344,11 @@ async def _follow(
     """Everything that hangs on the changes: the rows, due retries, the outbox, the timeline, the callbacks."""
     rows = await store_changes(conn, changes)
     after = [(row, change) for row, (_, change) in zip(rows, changes, strict=True)]
+    tenants = {before["id"]: before["tenant"] for before, _ in changes}
     due = [(row, change) for row, change in after if change.requeue == outcomes.DUE]
     if due:
-        await conn.execute(
-            sql.PUT_DUE,
-            [row["day"] for row, _ in due],
-            [row["id"] for row, _ in due],
-            [change.due_at for _, change in due],
-        )
+        await put_due(conn, [_due_row(bench, tenants[row["id"]], row, change.due_at or 0) for row, change in due])
         await conn.execute(sql.WAKE_PROMOTER)
-    tenants = {before["id"]: before["tenant"] for before, _ in changes}
     entries = [
         entry_of(bench.policy, bench.pepper, tenants[row["id"]], row, front=True)
         for row, change in after
@@ -357,6 +362,20 @@ async def _follow(
     events = [(row, change.event) for row, change in after if change.event is not None]
     await add_events(conn, bench.policy, events, bench.now_at)
     return Stored(after, entries, outbox_id)
+
+
+def _due_row(bench: Bench, tenant: str, row: Mapping[str, Any], due_at: int) -> DueRow:
+    return DueRow(
+        day=row["day"],
+        id=row["id"],
+        due_at=due_at,
+        kind=RETRY,
+        class_name=row["class"],
+        provider=row["provider"],
+        tenant_id=row["tenant_id"],
+        flow=entry_of(bench.policy, bench.pepper, tenant, row).queue_key,
+        segments=row["segments"],
+    )
 
 
 async def _tell_timeline(

@@ -18,6 +18,8 @@ from scheduler.core.records import Entry, pack_batch
 # Kinds of `attempts` rows that close a slot so that old references to the message are void. Neither is a submit.
 WINDOW: Final = "window"
 REROUTE: Final = "reroute"
+# The word of `due.kind` for what a carrier refused for now.
+RETRY: Final = "retry"
 
 _WIN: Final = """
 INSERT INTO attempts (day, id, slot, kind, provider, claimed_at, outcome, outcome_at)

@@ -10,6 +10,7 @@ import pytest
 import redis.asyncio
 
 from gateway.delivery.drift import DriftCheck, drift_of
+from gateway.delivery.due_book import DueBook
 from gateway.delivery.gauges import Gauges
 from gateway.delivery.outbox import sweep_outbox
 from gateway.delivery.promoter import Promoter
@@ -215,3 +216,64 @@ def test_the_allowance_of_the_drift_check() -> None:
     assert drift_of(LINE, ledger, {LINE: 5}, {LINE: 6}) == 0
     assert drift_of(LINE, ledger, {LINE: 4}, {LINE: 5}) == 5
     assert drift_of(LINE, LineCounts({LINE: 10}, {}, 1), {}, {}) == 0
+
+
+async def _fill_lane(gateway: Gateway, count: int, **values: Any) -> list[Any]:
+    """Scheduled messages of a tenant that fall due together."""
+    now_at = gateway.world.clock.now_at()
+    made = [await gateway.world.message(status="scheduled", not_before=now_at - 1000, **values) for _ in range(count)]
+    await gateway.world.pool.execute(
+        "INSERT INTO due SELECT day, id, $2, 'send_at', class, provider, tenant_id, 'flow-' || tenant_id, segments"
+        " FROM messages WHERE id = ANY ($1)",
+        made, now_at - 1000,
+    )  # fmt: skip
+    return made
+
+
+async def test_nine_o_clock_is_released_paced_and_delays_nobody_else(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line takes its pace's worth a round, tenants in turn; one-time passwords and retries are all in the first."""
+    world = gateway.world
+    await gateway.rebuilder.turn()
+    flood = await _fill_lane(gateway, 150, **{"class": "marketing"})
+    other = await _fill_lane(gateway, 5, tenant="beta", **{"class": "marketing"})
+    codes = await _fill_lane(gateway, 30, **{"class": "otp"})
+    retries = [await world.message(next_slot=1, attempts_spent=1, submit_begun=True) for _ in range(30)]
+    await world.pool.execute(
+        "INSERT INTO due SELECT day, id, $2, 'retry', class, provider, tenant_id, 'f', 1"
+        " FROM messages WHERE id = ANY ($1)",
+        retries, world.clock.now_at() - 10,
+    )  # fmt: skip
+    book = DueBook(gateway.rt)
+    await book.turn()
+    promoter = Promoter(gateway.rt, book)
+    assert await promoter.turn() == pytest.approx(0.1)
+    left = {row["id"] for row in await world.pool.fetch("SELECT id FROM due")}
+    assert not left & {*codes, *retries, *other}
+    assert len(left & set(flood)) == 150 - 20  # 40 a round at 100/s, half of it each tenant's
+    assert await promoter.turn() == pytest.approx(0.1)
+    left = {row["id"] for row in await world.pool.fetch("SELECT id FROM due")}
+    assert len(left) == 150 - 20 - 40
+    ((_, buckets),) = [pair for pair in book._works.items() if pair[0] == f"flow-{world.tenants['acme']}"]
+    assert sum(messages for messages, _ in buckets.values()) == len(left)  # what was released is taken off
+
+
+async def test_the_index_is_told_what_falls_due(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[Any, bool]] = []
+
+    async def due_work(works: Any, complete: bool) -> None:
+        told.append((works, complete))
+
+    monkeypatch.setattr(gateway.scheduler, "due_work", due_work)
+    await _fill_lane(gateway, 3, segments=2)
+    book = DueBook(gateway.rt)
+    await book.turn()
+    flow = f"flow-{gateway.world.tenants['acme']}"
+    (works, complete) = told[0]
+    assert complete and [(messages, segments) for _, messages, segments in works[flow]] == [(3, 6)]
+    book.released([(flow, works[flow][0][0], 2)])
+    await book.turn()
+    assert told[1][1] is False and [tuple(one[1:]) for one in told[1][0][flow]] == [(2, 4)]
+    await book.turn()
+    assert len(told) == 2  # nothing changed, nothing is told
