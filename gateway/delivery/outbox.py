@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 
 from gateway.ledger.outcomes import forget_outbox
-from gateway.ledger.sweeps import old_outbox
+from gateway.ledger.sweeps import begin_alone, old_outbox
 from gateway.logs import get
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
@@ -37,6 +37,13 @@ async def hand_over(rt: Runtime, outbox_id: UUID | None, entries: Sequence[Entry
 
 async def sweep_outbox(rt: Runtime, conn: asyncpg.Connection[Any], now_at: int) -> bool:
     """Repeat rows that were left; returns whether more are old. The batch marker makes a second time harmless."""
+    async with conn.transaction():
+        if not await begin_alone(conn, "outbox"):
+            return False
+        return await _repeat(rt, conn, now_at)
+
+
+async def _repeat(rt: Runtime, conn: asyncpg.Connection[Any], now_at: int) -> bool:
     rows = await old_outbox(conn, now_at - PATIENCE_MS, _ROWS)
     lag_ms = max(0, now_at - PATIENCE_MS - rows[0]["created_at"]) if rows else 0
     metrics.sweep_lag_seconds.labels("outbox").set(lag_ms / 1000)

@@ -13,7 +13,7 @@ import asyncpg
 
 from gateway.delivery.outbox import hand_over, sweep_outbox
 from gateway.delivery.pacing import repeat
-from gateway.ledger import expiries, owners, sweeps
+from gateway.ledger import coverage, expiries, owners, sweeps
 from gateway.ledger.outcomes import Bench
 from gateway.ledger.sweeps import Swept
 from gateway.logs import get
@@ -34,8 +34,10 @@ _HOUSE_S: Final = 30.0
 SILENT_MS: Final = 60_000
 _KEEP_PROCESSES_MS: Final = 7 * 86_400_000
 _KEEP_GIVEN_UP_MS: Final = 14 * 86_400_000
+_KEEP_COVERAGE_MS: Final = 60 * 86_400_000
 
 Sweep = Callable[["asyncpg.Connection[Any]", Policy, int], Awaitable[Swept]]
+Forget = Callable[["asyncpg.Connection[Any]"], Awaitable[int]]
 
 log = get(__name__)
 
@@ -46,6 +48,7 @@ class Sweeper:
     def __init__(self, rt: Runtime) -> None:
         self._rt = rt
         self._silent: dict[int, int] = {}
+        self._through_mono: dict[str, float] = {}
 
     async def run(self) -> None:
         """Work until the role stops."""
@@ -92,6 +95,9 @@ class Sweeper:
         bench = Bench(rt.policies.current, rt.pepper, rt.clock.now_at(), random.random)
         async with rt.pool.acquire() as conn:
             burial = await owners.close_dead(conn, bench, 0)
+            since_at = await sweeps.oldest_dead(conn, bench.now_at)
+        lag_ms = 0 if since_at is None else max(0, bench.now_at - since_at)
+        metrics.sweep_lag_seconds.labels("dead_owners").set(lag_ms / 1000)
         for stored in burial.stored:
             await hand_over(rt, stored.outbox_id, stored.entries)
         if burial.owners:
@@ -108,13 +114,30 @@ class Sweeper:
                 metrics.partitions_ahead_days.set(ahead)
             await self._end_silent(conn, now_at)
             receipts = rt.policies.current.receipts
-            deleted = await sweeps.forget_idempotency(conn, now_at)
-            deleted = max(deleted, await sweeps.forget_receipts(conn, now_at - receipts.inbox_retention_ms))
-            ids_kept_ms = receipts.cutoff_ms + receipts.inbox_retention_ms
-            deleted = max(deleted, await sweeps.forget_carrier_ids(conn, now_at - ids_kept_ms))
-            deleted = max(deleted, await sweeps.forget_callbacks(conn, now_at - _KEEP_GIVEN_UP_MS))
+            inbox_since_at = now_at - receipts.inbox_retention_ms
+            steps: dict[str, Forget] = {
+                "idempotency": lambda conn: sweeps.forget_idempotency(conn, now_at),
+                "receipts": lambda conn: sweeps.forget_receipts(conn, inbox_since_at),
+                "carrier_ids": lambda conn: sweeps.forget_carrier_ids(conn, inbox_since_at - receipts.cutoff_ms),
+                "callbacks": lambda conn: sweeps.forget_callbacks(conn, now_at - _KEEP_GIVEN_UP_MS),
+                "coverage": lambda conn: coverage.forget_hours(conn, now_at - _KEEP_COVERAGE_MS),
+            }
+            more = [await self._forget(conn, name, forget) for name, forget in steps.items()]
             await sweeps.forget_processes(conn, now_at - _KEEP_PROCESSES_MS)
-        return 1.0 if deleted >= sweeps.DELETE_BATCH else _HOUSE_S
+        return 1.0 if any(more) else _HOUSE_S
+
+    async def _forget(self, conn: asyncpg.Connection[Any], name: str, forget: Forget) -> bool:
+        """One bounded delete, by one process at a time; returns whether more is over. Lag: how long it is behind."""
+        now_mono = self._rt.clock.now_mono()
+        async with conn.transaction():
+            if not await sweeps.begin_alone(conn, name):
+                return False
+            full = await forget(conn) >= sweeps.DELETE_BATCH
+        if not full:
+            self._through_mono[name] = now_mono
+        behind_s = now_mono - self._through_mono.setdefault(name, now_mono)
+        metrics.sweep_lag_seconds.labels(name).set(behind_s)
+        return full
 
     async def _end_silent(self, conn: asyncpg.Connection[Any], now_at: int) -> None:
         # Twice the same silence: after an outage of the ledger everybody looks silent for a moment.

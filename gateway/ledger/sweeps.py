@@ -82,6 +82,12 @@ FROM unnest($1::bigint[], $2::bigint[]) AS w (id, heartbeat_at)
 WHERE p.id = w.id AND p.heartbeat_at = w.heartbeat_at AND p.ended_at IS NULL
   AND (p.role <> 'egress' OR pg_try_advisory_xact_lock(hashtextextended('sluicegate.owner:' || p.id, 0)))
 """
+_OLDEST_DEAD = """
+SELECT min(coalesce(p.ended_at, p.heartbeat_at)) FROM processes p
+WHERE (p.ended_at IS NOT NULL OR p.heartbeat_at < $1)
+  AND EXISTS (SELECT FROM attempts a WHERE a.outcome IS NULL AND a.owner_id = p.id)
+"""
+_SILENT_MS: Final = 15_000
 _FORGET_PROCESSES = """
 DELETE FROM processes p
 WHERE p.ended_at < $1 AND NOT EXISTS (SELECT FROM attempts a WHERE a.outcome IS NULL AND a.owner_id = p.id)
@@ -131,6 +137,17 @@ async def old_outbox(conn: asyncpg.Connection[Any], before_at: int, limit: int) 
     """Outbox rows that should have been enqueued long ago: id, created_at, payload."""
     rows: list[asyncpg.Record] = await conn.fetch(_OLD_OUTBOX, before_at, limit)
     return rows
+
+
+async def begin_alone(conn: asyncpg.Connection[Any], name: str) -> bool:
+    """Whether this transaction alone does a sweep now; the lock goes with it."""
+    return bool(await conn.fetchval(_TRY_LOCK, f"sluicegate.sweep.{name}"))
+
+
+async def oldest_dead(conn: asyncpg.Connection[Any], now_at: int) -> int | None:
+    """Since when the claims of a process that is dead, or silent for 15 s, are open (UTC ms); None where none are."""
+    found: int | None = await conn.fetchval(_OLDEST_DEAD, now_at - _SILENT_MS)
+    return found
 
 
 async def forget_idempotency(conn: asyncpg.Connection[Any], now_at: int) -> int:

@@ -83,7 +83,9 @@ class Merger:
     async def _until_next(self, conn: asyncpg.Connection[Any]) -> float:
         """Seconds until a receipt is to be looked at, 0 where one is."""
         next_at = await next_look_at(conn)
-        return _IDLE_S if next_at is None else min(_IDLE_S, max(0.0, (next_at - self._rt.clock.now_at()) / 1000))
+        rest_ms = _IDLE_S * 1000 if next_at is None else next_at - self._rt.clock.now_at()
+        metrics.sweep_lag_seconds.labels("receipts_unmerged").set(max(0.0, -rest_ms / 1000))
+        return min(_IDLE_S, max(0.0, rest_ms / 1000))
 
     async def _join_late(self, conn: asyncpg.Connection[Any]) -> None:
         """A carrier id committed long after its receipt came joins it soon, whatever the back-off says."""
