@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 # Not private in every release of the library, yet only meaningful inside a network or a cloud's host.
 _INNER: Final = (IPv4Network("168.63.129.16/32"), IPv4Network("192.0.0.0/24"), IPv4Network("100.64.0.0/10"))
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+_GLOBAL_UNICAST: Final = IPv6Network("2000::/3")  # all that is assigned (RFC 4291, 2.4): not the old site-local ones
 # Where other protocols listen, which a POST could be made to speak to (the Fetch standard's list, "port blocking").
 BLOCKED_PORTS: Final = frozenset(
     {0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109}
@@ -40,7 +41,7 @@ def is_public(address: str) -> bool:
     if translated is not None:
         return _is_public_v4(translated)
     tunneled = [found.sixtofour, *(found.teredo or ())]
-    return _is_plain(found) and all(one is None or _is_public_v4(one) for one in tunneled)
+    return found in _GLOBAL_UNICAST and _is_plain(found) and all(one is None or _is_public_v4(one) for one in tunneled)
 
 
 def check_url(url: str, *, allow_private: bool) -> None:

