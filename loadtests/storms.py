@@ -46,7 +46,6 @@ STORM: Final = (
     ("receipt_fail_ratio", "0.2"),
     ("receipt_retry_ms", "300"),
 )
-_POURING: Final = 200  # receipts answered in the last second before a strike
 _POURS_WITHIN_S: Final = 45.0
 _TOLD_WITHIN_S: Final = 60.0
 _UNMERGED = "SELECT count(*) FROM receipts WHERE merged_at IS NULL"
@@ -59,6 +58,7 @@ class Storm:
 
     seed: int
     rate_per_s: float = 150.0
+    pouring_per_s: int = 200  # receipts answered in the last second before a strike, at least
     targets: tuple[str, ...] = TARGETS
     between_s: tuple[float, float] = (0.3, 1.5)
     shape: Shape = field(default_factory=lambda: Shape(answer_delay_ms=50, receipt_delay_ms=1_500, carrier=STORM))
@@ -87,7 +87,7 @@ async def play(storm: Storm, home: Path) -> StormOutcome:
             await world.stop()
     outcome.findings = judge_storm(evidence)
     outcome.took_s = round(time.monotonic() - began_mono, 1)
-    if min(outcome.pouring, default=0) < _POURING:
+    if min(outcome.pouring, default=0) < storm.pouring_per_s:
         outcome.findings.violations.append(f"no storm at a strike: {outcome.pouring} receipts a second")
     return outcome
 
@@ -103,7 +103,7 @@ async def _rage(storm: Storm, world: World, sink: CallbackSink, outcome: StormOu
     sending = asyncio.create_task(traffic.run_until_stopped())
     for target in dice.sample(storm.targets, len(storm.targets)):
         await asyncio.sleep(1.0 + dice.uniform(*storm.between_s))
-        outcome.pouring.append(await _pours(world))
+        outcome.pouring.append(await _pours(world, storm.pouring_per_s))
         await strike(world, target, dice)
         outcome.strikes.append(target)
     await asyncio.sleep(1.0)
@@ -114,13 +114,13 @@ async def _rage(storm: Storm, world: World, sink: CallbackSink, outcome: StormOu
     return await _collect(world, traffic.journal, sink)
 
 
-async def _pours(world: World) -> int:
+async def _pours(world: World, least: int) -> int:
     """Wait for a storm; how many receipts were answered in the last second."""
     end_mono = time.monotonic() + _POURS_WITHIN_S
     while True:
         since_at = time.time() * 1000 - 1_000
         poured = sum(1 for entry in _entries(world.journal_path, "receipt_taken", 600_000) if entry["at"] >= since_at)
-        if poured >= _POURING or time.monotonic() > end_mono:
+        if poured >= least or time.monotonic() > end_mono:
             return poured
         await asyncio.sleep(0.1)
 
