@@ -35,6 +35,7 @@ from loadtests.receipt_oracle import (
     judge_storm,
 )
 from loadtests.traffic import ClientJournal, Traffic
+from loadtests.transition_watch import strayed, watch
 from loadtests.world import Shape, World
 
 TARGETS: Final = ("delivery", "egress", "postgres")
@@ -82,10 +83,17 @@ async def play(storm: Storm, home: Path) -> StormOutcome:
         world = World(home, _with_sink(storm.shape, sink.url))
         await world.start()
         try:
+            ledger = await world.ledger()
+            await watch(ledger)
+            await ledger.close()
             evidence = await _rage(storm, world, sink, outcome)
+            ledger = await world.ledger()
+            unlawful = await strayed(ledger)
+            await ledger.close()
         finally:
             await world.stop()
     outcome.findings = judge_storm(evidence)
+    outcome.findings.say(unlawful, "changes of status that the table does not know")
     outcome.took_s = round(time.monotonic() - began_mono, 1)
     if min(outcome.pouring, default=0) < storm.pouring_per_s:
         outcome.findings.violations.append(f"no storm at a strike: {outcome.pouring} receipts a second")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 import asyncpg
@@ -35,9 +35,19 @@ UPDATE receipts r
 """
 
 
+class LateAnswer(Protocol):
+    """What of a late closing is read here; `carrier_ids` holds (part, id) of what it says was accepted."""
+
+    day: date
+    id: UUID
+    slot: int
+    provider: str
+    carrier_ids: list[tuple[int, str]]
+
+
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A part whose late answer names its id."""
+class _Named:
+    """A part and an id of it."""
 
     provider: str
     carrier_id: str
@@ -47,25 +57,29 @@ class Answered:
     part: int
 
 
-async def undo_mistaken(
-    conn: asyncpg.Connection[Any], policy: Policy, answered: Sequence[Answered], now_at: int
-) -> int:
-    """Undoes what the answers contradict; returns how many messages were touched.
+async def undo_mistaken(conn: asyncpg.Connection[Any], policy: Policy, late: Sequence[LateAnswer], now_at: int) -> int:
+    """Undoes what late answers contradict; returns how many messages were touched.
 
     The caller holds the message rows locked and has stored the answers' own ids.
     """
+    answered = [
+        _Named(one.provider, carrier_id, one.day, one.id, one.slot, part)
+        for one in late
+        for part, carrier_id in one.carrier_ids
+        if carrier_id
+    ]
     if not answered:
         return 0
     wrong = await conn.fetch(_FORGET, *_columns(answered))
     if not wrong:
         return 0
-    await conn.execute(_UNBIND, *_columns([Answered(**row) for row in wrong]), now_at)
+    await conn.execute(_UNBIND, *_columns([_Named(**row) for row in wrong]), now_at)
     rows = await lock_messages(conn, sorted({(row["day"], row["id"]) for row in wrong}))
     await unfold(conn, policy, list(rows.values()), now_at)
     return len(rows)
 
 
-def _columns(parts: Sequence[Answered]) -> tuple[list[Any], ...]:
+def _columns(parts: Sequence[_Named]) -> tuple[list[Any], ...]:
     return (
         [one.provider for one in parts],
         [one.carrier_id for one in parts],
