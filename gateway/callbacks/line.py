@@ -16,7 +16,7 @@ from gateway.callbacks.client import Client
 from gateway.callbacks.signing import Signer
 from gateway.callbacks.tries import CAP_MS, GONE, Answer, next_try
 from gateway.clock import Clock
-from gateway.ledger import callback_lines
+from gateway.ledger import callback_lines, give_up_list
 from gateway.ledger.callback_lines import Endpoint, Line, Verdict
 from gateway.policy.rules.snapshot import CallbackRules
 from gateway.sealing import Sealer
@@ -135,7 +135,7 @@ class EndpointLine:
     async def _close(self, word: str) -> None:
         now_at = self.means.clock.now_at()
         async with self.means.pool.acquire() as conn:
-            closed = await callback_lines.close_line(conn, self.endpoint.id, word, now_at, gone_version=self._gone)
+            closed = await give_up_list.close_line(conn, self.endpoint.id, word, now_at, gone_version=self._gone)
         metrics.callbacks_total.labels("gave_up").inc(closed)
 
     async def _drain(self) -> None:

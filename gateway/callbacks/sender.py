@@ -15,8 +15,9 @@ import asyncpg
 from gateway.callbacks.client import Client
 from gateway.callbacks.line import EndpointLine, Means, Terms
 from gateway.callbacks.signing import Signer
-from gateway.ledger.callback_lines import CHANNEL, Endpoint, forget, give_up_old, heads
+from gateway.ledger.callback_lines import CHANNEL, Endpoint, heads
 from gateway.ledger.connect import LEDGER_ERRORS, connect
+from gateway.ledger.give_up_list import forget, give_up_old
 from gateway.logs import get
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import Policy

@@ -11,7 +11,8 @@ from starlette.routing import Route
 
 from gateway.domain.ids import rfc3339
 from gateway.ledger import keys, tenants
-from gateway.operators.admin_messages import message_by_id, send_by_hand
+from gateway.operators.admin_callbacks import callback_routes
+from gateway.operators.admin_messages import blockers, explain_message, message_by_id, send_by_hand
 from gateway.operators.admin_numbers import erase_number, export_number
 from gateway.operators.admin_pauses import pause_routes
 from gateway.operators.admin_policy import policy_routes
@@ -36,10 +37,13 @@ def admin_routes(desk: Desk) -> list[Route]:
         ("DELETE", "/keys/{id}", _revoke_key),
         ("POST", "/messages", send_by_hand),
         ("GET", "/messages/{id}", message_by_id),
+        ("GET", "/messages/{id}/explain", explain_message),
+        ("GET", "/blockers", blockers),
         ("GET", "/numbers/{number}", export_number),
         ("DELETE", "/numbers/{number}", erase_number),
         ("POST", "/console-links", _console_link),
         *policy_routes(),
+        *callback_routes(),
         *pause_routes(),
     ]
     return [Route(path, guarded(desk, handler), methods=[method]) for method, path, handler in table]

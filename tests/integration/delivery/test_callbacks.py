@@ -15,7 +15,7 @@ from standardwebhooks.webhooks import Webhook
 
 from gateway.callbacks.client import Client
 from gateway.callbacks.sender import Sender
-from gateway.ledger import callback_lines
+from gateway.ledger import give_up_list
 from gateway.ledger.callback_lines import add_events, wants
 from gateway.policy.rules.snapshot import CallbackTarget, Policy
 from tests.integration.delivery.world import SECRET, World, policy_of, until
@@ -146,8 +146,8 @@ async def test_gone_is_given_up_and_can_be_replayed(world: World) -> None:
             await until(none_owed(world))
             assert await world.pool.fetchval("SELECT last_status FROM callbacks") == "410"
             async with world.pool.acquire() as conn:
-                assert await callback_lines.replay(conn, world.tenants["beta"], 0, world.clock.now_at()) == 0
-                assert await callback_lines.replay(conn, world.tenants["acme"], 0, world.clock.now_at()) == 1
+                assert await give_up_list.replay(conn, world.tenants["beta"], 0, world.clock.now_at(), by="test") == 0
+                assert await give_up_list.replay(conn, world.tenants["acme"], 0, world.clock.now_at(), by="test") == 1
 
             async def all_gone() -> bool:
                 return bool(await world.pool.fetchval("SELECT count(*) FROM callbacks") == 0)
@@ -223,7 +223,7 @@ async def test_without_a_secret_in_the_policy_it_is_given_up_at_once_and_can_be_
         assert (row["tries"], row["last_status"]) == (0, "no_secret") and one.got == []
         world.policy = with_beta(policy_of(one.url), SECRET, allow_private=True)
         async with world.pool.acquire() as conn:
-            assert await callback_lines.replay(conn, world.tenants["beta"], 0, world.clock.now_at()) == 1
+            assert await give_up_list.replay(conn, world.tenants["beta"], 0, world.clock.now_at(), by="test") == 1
         async with sending(world):
             await until(none_owed(world))
     assert len(one.got) == 1
@@ -308,7 +308,7 @@ async def test_what_is_too_old_is_given_up_whether_it_was_tried_or_not(world: Wo
                 return bool(await world.pool.fetchval("SELECT count(gave_up_at) FROM callbacks") == 3)
 
             await until(three_given_up)
-        summary = await callback_lines.summary(await world.pool.acquire(), 10)
+        summary = await give_up_list.summary(await world.pool.acquire(), 10)
         assert (summary[0]["owed"], summary[0]["gave_up"], summary[0]["tenant"]) == (1, 3, "acme")
         world.clock.shift_ms += 15 * 86_400_000
         async with sending(world):
