@@ -22,7 +22,7 @@ from gateway.ledger import outcome_statements as sql
 from gateway.ledger.callback_lines import add_events
 from gateway.ledger.folds import parts_told
 from gateway.ledger.message_rows import LOCK_MESSAGES
-from gateway.ledger.mistaken import Answered, undo_mistaken
+from gateway.ledger.mistaken import undo_mistaken
 from gateway.ledger.refusals import judge_repeats, signed
 from gateway.ledger.unnamed_submits import Unnamed, keep_unnamed, take_named
 from gateway.ledger.waiting import RETRY, DueRow, put_due
@@ -194,13 +194,7 @@ async def store_endings(conn: asyncpg.Connection[Any], closings: Sequence[Closin
     changes += await _late_changes(conn, [c for c in ordered if c.late and c.id in rows], rows, bench)
     changes.sort(key=lambda pair: pair[0]["id"].int)
     stored = await _follow(conn, changes, bench)
-    answered = [
-        Answered(c.provider, carrier_id, c.day, c.id, c.slot, part)
-        for c in ordered
-        for part, carrier_id in c.carrier_ids
-        if c.late and carrier_id
-    ]
-    await undo_mistaken(conn, bench.policy, answered, bench.now_at)
+    await undo_mistaken(conn, bench.policy, [c for c in ordered if c.late], bench.now_at)
     return stored
 
 
