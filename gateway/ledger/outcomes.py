@@ -152,7 +152,7 @@ async def store_accepted(conn: asyncpg.Connection[Any], closings: Sequence[Closi
         bench.policy.receipts.cutoff_ms,
         [_without_receipts(bench.policy, c.provider) for c in ordered],
     )
-    nameless = _nameless(ordered, bench.policy)
+    nameless = [c for c in ordered if not c.carrier_ids and not _without_receipts(bench.policy, c.provider)]
     if nameless:
         await keep_unnamed(conn, [one for c in nameless for one in c.unnamed()])
     if not _tells_sent(bench.policy):
@@ -160,15 +160,6 @@ async def store_accepted(conn: asyncpg.Connection[Any], closings: Sequence[Closi
     rows = await conn.fetch(sql.ACCEPT_RETURNING, *columns)
     await add_events(conn, bench.policy, [(row, outcomes.EVENTS[states.SENT]) for row in rows], bench.now_at)
     return len(rows)
-
-
-def is_one_statement(closings: Sequence[Closing], bench: Bench) -> bool:
-    """Whether `store_accepted` comes to a single statement, which needs no transaction around it."""
-    return not _tells_sent(bench.policy) and not _nameless(closings, bench.policy)
-
-
-def _nameless(closings: Sequence[Closing], policy: Policy) -> list[Closing]:
-    return [c for c in closings if not c.carrier_ids and not _without_receipts(policy, c.provider)]
 
 
 async def store_endings(conn: asyncpg.Connection[Any], closings: Sequence[Closing], bench: Bench) -> Stored:
