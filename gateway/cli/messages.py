@@ -79,12 +79,7 @@ def register(app: typer.Typer) -> None:
         named = {"tenant": tenant, "to": to, "text": text, "class": class_name, "from": sender}
         fields = {name: value for name, value in named.items() if value is not None}
         if dry_run:
-            rehearsal = run(_rehearse(fields, data_dir))
-            if as_json:
-                tell_json(rehearsal)
-            else:
-                show_rehearsal(rehearsal)
-            raise typer.Exit(0 if rehearsal["verdict"] in ("accept", "defer") else 1)
+            raise typer.Exit(0 if _told(run(_rehearse(fields, data_dir)), as_json) else 1)
         message = run(_send(fields, timeout if wait else None, data_dir))
         if as_json:
             tell_json(message)
@@ -135,6 +130,15 @@ def show_rehearsal(rehearsal: dict[str, Any]) -> None:
         (part["number"], part["units"], json.dumps(part["text"], ensure_ascii=False)) for part in rehearsal["parts"]
     ]
     tell_table(["part", "units", "text"], rows)
+
+
+def _told(rehearsal: dict[str, Any], as_json: bool) -> bool:
+    """Shows what a dry run said; whether the message would have been taken."""
+    if as_json:
+        tell_json(rehearsal)
+    else:
+        show_rehearsal(rehearsal)
+    return rehearsal["verdict"] in ("accept", "defer")
 
 
 async def _rehearse(fields: dict[str, str], data_dir: Path | None) -> dict[str, Any]:
