@@ -69,10 +69,10 @@ def refusal_of(allowed: Allowed, verdict: Verdict) -> Problem:
     code = "quota.backlog" if kind in OWN_KINDS else "capacity.class_budget_exceeded"
     return Problem(
         code,
-        f"The wait in {kind} {_shown(kind, name)} is over what the class {allowed.traffic.name} may promise.",
+        f"The wait in {kind} {shown_name(kind, name)} is over what the class {allowed.traffic.name} may promise.",
         members={
             "class": allowed.traffic.name,
-            "scope": {"kind": kind, "name": _shown(kind, name)},
+            "scope": {"kind": kind, "name": shown_name(kind, name)},
             "cause": verdict.cause or "wait",
             "queue_age_ms": verdict.queue_age_ms,
             "predicted_wait_ms": verdict.predicted_wait_ms,
@@ -84,6 +84,7 @@ def refusal_of(allowed: Allowed, verdict: Verdict) -> Problem:
     )
 
 
-def _shown(kind: str, name: str) -> str:
+def shown_name(kind: str, name: str) -> str:
+    """A scope's name as its tenant knows it."""
     # Inside a tenant scopes are named `tenant/name`: the tenant need not be told who it is.
     return name.partition("/")[2] or name if kind in ("application", "sender") else name

@@ -17,9 +17,11 @@ from gateway.api import docs_page, openapi
 from gateway.api.answers import Answer, json_answer, problem_answer
 from gateway.api.applications import Applications
 from gateway.api.authentication import Authentication
+from gateway.api.capacity import Capacity
 from gateway.api.desk import TenantRef
 from gateway.api.door import Door
 from gateway.api.exchange import App, Exchange, Receive, Scope, Send, send_answer
+from gateway.api.explanations import Explanations
 from gateway.api.front import Front
 from gateway.api.inbound import Inbox
 from gateway.api.messages import Messages
@@ -98,6 +100,8 @@ def build(rt: Runtime, door: Door) -> App:
         ("GET", "/v1/messages", READ, messages.page),
         ("GET", "/v1/messages/{id}", READ, messages.one),
         ("POST", "/v1/messages/{id}/cancel", SEND, messages.cancel),
+        ("GET", "/v1/messages/{id}/explain", READ, Explanations(rt).one),
+        ("GET", "/v1/capacity", READ, Capacity(door.desk).get),
         ("GET", "/v1/applications", READ, applications.page),
         ("POST", "/v1/applications/{name}/pause", MANAGE, applications.pause),
         ("POST", "/v1/applications/{name}/resume", MANAGE, applications.resume),

@@ -36,6 +36,11 @@ class Door:
     def __init__(self, rt: Runtime) -> None:
         self._desk = Desk(rt)
 
+    @property
+    def desk(self) -> Desk:
+        """What the door stands on, for calls that ask without sending."""
+        return self._desk
+
     def start(self) -> None:
         """Starts the tasks of the door."""
         self._desk.start()

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 from gateway.admission.fields import CLASSES
 from gateway.api.openapi_applications import APPLICATION_SCHEMAS, application_paths
+from gateway.api.openapi_lists import LIST_SCHEMAS, list_paths
 from gateway.api.openapi_parts import BODY, LOCATION, gives, parameter, refuses, takes
+from gateway.api.openapi_waiting import WAITING_SCHEMAS, waiting_paths
 from gateway.api.schemas import SCHEMAS, Schema
 from gateway.domain import states
 
@@ -61,10 +63,12 @@ def document() -> dict[str, Any]:
             "/v1/messages/batch": {"post": _batch()},
             "/v1/messages/{id}": {"get": _one()},
             "/v1/messages/{id}/cancel": {"post": _cancel()},
+            **waiting_paths(),
             **application_paths(),
+            **list_paths(),
         },
         "components": {
-            "schemas": SCHEMAS | APPLICATION_SCHEMAS,
+            "schemas": SCHEMAS | WAITING_SCHEMAS | APPLICATION_SCHEMAS | LIST_SCHEMAS,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "An API key: sg_..."}},
         },
     }

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api.desk import TenantRef
+from gateway.api.explanations import Explanations
 from gateway.domain import ids
 from gateway.domain.message import message_object, parts
 from gateway.domain.message import timeline as events
@@ -66,6 +67,31 @@ async def message_by_id(desk: Desk, request: Request, _actor: str) -> Response:
         if shown is not None:
             return json(shown)
     return problem(404, "not_found", "There is no such message")
+
+
+async def explain_message(desk: Desk, request: Request, _actor: str) -> Response:
+    """Why any tenant's message waits now, or why it ended."""
+    message_id = ids.read(request.path_params["id"])
+    told = None if message_id is None else await Explanations(desk.rt).told(None, message_id)
+    return problem(404, "not_found", "There is no such message") if told is None else json(told)
+
+
+async def blockers(desk: Desk, _request: Request, _actor: str) -> Response:
+    """What holds most, by class: scopes with the work that waits for them and since when."""
+    found = await desk.rt.scheduler.blockers()
+    return json(
+        {
+            "data": [
+                {
+                    "class": one.class_name,
+                    "scope": {"kind": one.scope[0], "name": one.scope[1]},
+                    "waiting": one.waiting,
+                    "since_ms": one.since_ms,
+                }
+                for one in found
+            ]
+        }
+    )
 
 
 async def timeline(conn: asyncpg.Connection[Any], message_id: UUID) -> dict[str, Any] | None:

@@ -1,0 +1,116 @@
+"""What a tenant would hear now, by class and route: questions to the scheduler that leave no trace (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.admission.flows import FlowFacts, flow_of
+from gateway.admission.verdicts import DEFER_SHARE, NOT_OPEN, OWN_KINDS, shown_name
+from gateway.policy.rules.lookup import tenant_rules
+from gateway.policy.rules.snapshot import Policy, Route, Tenant, TrafficClass
+from scheduler.core.asks import Ask, Verdict
+
+SAMPLES_MAX: Final = 500
+_NOBODY: Final = bytes(8)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One class on one route, as one segment to a number of that route."""
+
+    traffic: TrafficClass
+    route: Route
+    ask: Ask
+
+
+def samples(policy: Policy, tenant: str, now_at: int) -> list[Sample]:
+    """A sample for every class that a tenant may use and every route that it could take, in the policy's order."""
+    rules = tenant_rules(policy, tenant)
+    found: list[Sample] = []
+    for name in sorted(rules.classes, key=list(policy.classes).index):
+        traffic = policy.classes[name]
+        for route in policy.routes.values():
+            if _may_take(rules, traffic, route) and len(found) < SAMPLES_MAX:
+                found.append(Sample(traffic, route, _ask(policy, rules, (traffic, route), now_at)))
+    return found
+
+
+def _may_take(rules: Tenant, traffic: TrafficClass, route: Route) -> bool:
+    return (
+        (route.classes is None or traffic.name in route.classes)
+        and (route.tenants is None or rules.name in route.tenants)
+        and (route.senders is None or rules.senders is None or bool(set(route.senders) & set(rules.senders)))
+        and _number_on(rules, route) is not None
+    )
+
+
+def _number_on(rules: Tenant, route: Route) -> str | None:
+    """A prefix that both the route and the tenant's destinations cover; None where there is none."""
+    for prefix in route.prefixes or ("+",):
+        if rules.destinations is None:
+            return prefix
+        for allowed in rules.destinations:
+            if prefix.startswith(allowed) or allowed.startswith(prefix):
+                return max(prefix, allowed, key=len)
+    return None
+
+
+def _ask(policy: Policy, rules: Tenant, way: tuple[TrafficClass, Route], now_at: int) -> Ask:
+    traffic, route = way
+    ttl_ms = traffic.ttl_default_ms
+    facts = FlowFacts(
+        tenant=rules.name,
+        class_name=traffic.name,
+        application=None,
+        sender=rules.default_sender or "",
+        recipient=_number_on(rules, route) or "+",
+        route=route.name,
+        provider=route.provider,
+        ttl_ms=ttl_ms,
+    )
+    latest = now_at + int(DEFER_SHARE * ttl_ms) if traffic.when_full == "defer" else 0
+    return Ask(
+        flows=(flow_of(policy, facts),),
+        segments=1,
+        budget_ms=traffic.wait_budget_ms,
+        door_limit_ms=int(traffic.door_share * min(traffic.wait_budget_ms, ttl_ms)),
+        left_ms=ttl_ms,
+        place=_NOBODY,
+        probe=True,
+        defer_until=latest,
+    )
+
+
+def shown(sample: Sample, verdict: Verdict) -> dict[str, Any]:
+    """One row of GET /v1/capacity."""
+    told: dict[str, Any] = {
+        "class": sample.traffic.name,
+        "route": sample.route.name,
+        "provider": sample.route.provider,
+        "verdict": word(verdict),
+        "queue_age_ms": verdict.queue_age_ms,
+        "predicted_wait_ms": verdict.predicted_wait_ms,
+        "wait_budget_ms": sample.traffic.wait_budget_ms,
+        "door_limit_ms": sample.ask.door_limit_ms,
+        "scope": None,
+        "cause": None,
+        "retry_after_s": None,
+    }
+    if not verdict.accepted and verdict.scope is not None:
+        kind, name = verdict.scope
+        told["scope"] = {"kind": kind, "name": shown_name(kind, name)}
+        told["cause"] = verdict.cause
+        told["retry_after_s"] = None if verdict.not_before is not None else verdict.retry_after_s
+    return told
+
+
+def word(verdict: Verdict) -> str:
+    """`accept`, `defer`, `slow_down` where the tenant's own limit binds, else `refuse`."""
+    if verdict.accepted:
+        return "accept"
+    if verdict.not_before is not None:
+        return "defer"
+    if verdict.cause != NOT_OPEN and verdict.scope is not None and verdict.scope[0] in OWN_KINDS:
+        return "slow_down"
+    return "refuse"
