@@ -38,6 +38,7 @@ DIALECTS = {
     "no-dates": carrier(dates="empty", tlvs=()),
     "reference": carrier("{own_reference: user_message_reference}"),
     "type-zero": carrier(esm_class=0),
+    "no-ids-in-answers": carrier(message_ids="empty"),
 }
 
 
