@@ -79,10 +79,10 @@ def submit_members(pdu: SubmitSm) -> Mapping[str, Any]:
 
 def text_prefix(pdu: SubmitSm, characters: int) -> str:
     """The first characters of the text, from short_message or message_payload; what cannot be read is replaced."""
-    octets = body_octets(pdu)
-    if pdu.short_message:
-        octets = split_header(octets, pdu.esm_class).body
-    return decode(octets[: 2 * characters], pdu.data_coding)[:characters]
+    if not pdu.short_message:
+        return decode(body_octets(pdu)[: 2 * characters], pdu.data_coding)[:characters]
+    content = split_header(pdu.short_message, pdu.esm_class)
+    return decode(content.body[: 2 * characters], pdu.data_coding, "gsm7", content.shift)[:characters]
 
 
 def body_octets(pdu: SubmitSm) -> bytes:

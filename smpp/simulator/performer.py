@@ -32,7 +32,9 @@ def perform(carrier: Simulator, action: Action, esme: Esme | None) -> None:
     """Performs it once: for this session, or for all (of the account that the action names)."""
     account = action.arguments.get("system_id")
     if action.do in ("inbound", "backlog"):
-        for system_id in _accounts(carrier, account, esme):
+        accounts = _accounts(carrier, account, esme)
+        carrier.counters["actions_without_receiver"] += not accounts
+        for system_id in accounts:
             (_inbound if action.do == "inbound" else _backlog)(carrier, action, system_id)
         return
     for one in [esme] if esme is not None else list(carrier.esmes):

@@ -9,7 +9,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from smpp.protocol.pdu import DataSm, DeliverSm, SubmitSm
-from smpp.simulator.dialect import INTERMEDIATE, STATES, Dialect, receipt_id
+from smpp.simulator.dialect import INTERMEDIATE, STATES, TEXT, Dialect, receipt_id
 
 RECEIPTED_MESSAGE_ID: Final = 0x001E
 USER_MESSAGE_REFERENCE: Final = 0x0204
@@ -58,8 +58,9 @@ def asks_receipt(registered_delivery: int, failed: bool) -> bool:
 
 def receipt_pdu(receipt: Receipt, dialect: Dialect, done_at: int) -> DeliverSm | DataSm:
     """The receipt as this dialect writes it. `done_at` is the wall clock in UTC ms."""
-    text = _text(receipt, dialect, done_at)
-    tlvs = _tlvs(receipt, dialect)
+    message_id = receipt_id(receipt.message_id, dialect.ids)
+    text = _text(receipt, dialect, message_id, done_at)
+    tlvs = _tlvs(receipt, dialect, message_id)
     if text and (dialect.payload or dialect.data_sm):
         tlvs.append((MESSAGE_PAYLOAD, text))
         text = b""
@@ -77,30 +78,40 @@ def receipt_pdu(receipt: Receipt, dialect: Dialect, done_at: int) -> DeliverSm |
     return pdu
 
 
-def _text(receipt: Receipt, dialect: Dialect, done_at: int) -> bytes:
+def _text(receipt: Receipt, dialect: Dialect, message_id: str, done_at: int) -> bytes:
     if not dialect.text:
         return b""
     stat = receipt.stat
-    text = dialect.text.format(
-        id=receipt_id(receipt.message_id, dialect.ids),
-        sub="001",
-        dlvrd="000" if receipt.failed or receipt.intermediate else "001",
-        submit_date=date(receipt.submitted_at, dialect),
-        done_date=date(done_at, dialect),
-        stat=dialect.words.get(stat, stat),
-        err=dialect.errors.get(stat, "001" if receipt.failed else "000"),
-        text=_beginning(receipt.submit),
-    )
+    dlvrd = "000" if receipt.failed or receipt.intermediate else "001"
+    submitted, done = date(receipt.submitted_at, dialect), date(done_at, dialect)
+    word = dialect.words.get(stat, stat)
+    err = dialect.errors.get(stat, "001" if receipt.failed else "000")
+    beginning = _beginning(receipt.submit)
+    if dialect.text is TEXT:  # the usual one, at half the cost
+        text = (
+            f"id:{message_id} sub:001 dlvrd:{dlvrd} submit date:{submitted} done date:{done}"
+            f" stat:{word} err:{err} text:{beginning}"
+        )
+    else:
+        text = dialect.text.format(
+            id=message_id,
+            sub="001",
+            dlvrd=dlvrd,
+            submit_date=submitted,
+            done_date=done,
+            stat=word,
+            err=err,
+            text=beginning,
+        )
     octets = text.encode("utf-16-be") if dialect.data_coding == _UCS2 else text.encode("latin-1", "replace")
     return octets + b"\0" if dialect.nul else octets
 
 
-def _tlvs(receipt: Receipt, dialect: Dialect) -> list[tuple[int, bytes]]:
+def _tlvs(receipt: Receipt, dialect: Dialect, message_id: str) -> list[tuple[int, bytes]]:
     tlvs: list[tuple[int, bytes]] = []
     for name in dialect.tlvs:
         if name == "receipted_message_id":
-            octets = receipt_id(receipt.message_id, dialect.ids).encode("latin-1", "replace")
-            tlvs.append((RECEIPTED_MESSAGE_ID, octets + b"\0"))
+            tlvs.append((RECEIPTED_MESSAGE_ID, message_id.encode("latin-1", "replace") + b"\0"))
         elif name == "message_state":
             tlvs.append((MESSAGE_STATE, bytes((STATES[receipt.stat],))))
         elif name == "network_error_code":

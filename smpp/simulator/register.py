@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
 from smpp.protocol import errors as e
@@ -27,12 +28,12 @@ class Register:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._kept: dict[str, Kept] = {}
+        self._kept: OrderedDict[str, Kept] = OrderedDict()  # a dict looks long for its first after many deletions
 
     def keep(self, message_id: str, kept: Kept) -> None:
         if self._limit:
             if len(self._kept) >= self._limit:
-                del self._kept[next(iter(self._kept))]
+                self._kept.popitem(last=False)
             self._kept[message_id] = kept
 
     def query(self, request: QuerySm, now_at: int) -> QuerySmResp:

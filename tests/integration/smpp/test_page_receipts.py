@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from smpp.protocol.pdu import AlertNotification, DeliverSm
+from smpp.protocol.pdu import AlertNotification, DeliverSm, SubmitSm
 from smpp.receipts import reader
 from smpp.simulator import ScriptInvalid, execute
-from smpp.text import decode, split_header
+from smpp.simulator.journal import text_prefix
+from smpp.text import Carriage, decode, segment, split_header
 from tests.integration.smpp.page import example, of, stats, texts
 from tests.integration.smpp.peers import Esme, until
 
@@ -267,3 +268,11 @@ async def test_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for line in lines:
         for member in line:
             assert f"`{member}`" in explained, member
+
+
+def test_the_journal_reads_national_tables() -> None:
+    (part,) = segment("İş", "auto", Carriage(national_shift="turkish"), reference=1)
+    pdu = SubmitSm(short_message=part.short_message, data_coding=part.data_coding, esm_class=part.esm_class)
+    assert text_prefix(pdu, 40) == "İş"
+    wide = SubmitSm(tlvs=((0x0424, "Привет".encode("utf-16-be")),), data_coding=8)
+    assert text_prefix(wide, 3) == "При"
