@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from gateway.cli import accounts, callbacks, coverage, messages, pauses, policies, roles, running
+from gateway.cli import accounts, callbacks, coverage, explanations, messages, pauses, policies, roles, running
 from gateway.cli.output import Failed, tell_error
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ running.register(app)
 accounts.register(app)
 policies.register(app)
 messages.register(app)
+explanations.register(app)
 coverage.register(app)
 callbacks.register(app)
 pauses.register(app)
