@@ -41,4 +41,5 @@ async def repeat(
 async def pause(until: asyncio.Event, seconds: float) -> None:
     """Sleep, but not beyond an event (the role's end, or news)."""
     with suppress(TimeoutError):
-        await asyncio.wait_for(until.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await until.wait()

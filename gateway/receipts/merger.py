@@ -98,14 +98,16 @@ class Merger:
 
     async def _sleep(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._woken.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
         except TimeoutError:
             return
         await asyncio.sleep(_GATHER_S)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._rt.stopping.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._rt.stopping.wait()
 
     @staticmethod
     def _measure(outcome: Merged) -> None:
