@@ -90,9 +90,10 @@ class ScriptsEngine(Engine):
         self._link.run(self._link.flushall())
 
     def spent_us(self) -> int:
-        """What EVALSHA took so far."""
-        found = self._link.run(self._link.info("commandstats"))["cmdstat_evalsha"]
-        return int(dict(pair.split("=") for pair in found.split(","))["usec"])
+        """What calls of scripts took so far."""
+        found = self._link.run(self._link.info("commandstats"))
+        rows = [found[name] for name in ("cmdstat_fcall", "cmdstat_evalsha") if name in found]
+        return sum(int(dict(pair.split("=") for pair in row.split(","))["usec"]) for row in rows)
 
 
 class ModelEngine(Engine):

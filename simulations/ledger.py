@@ -41,8 +41,8 @@ class Message:
         self.end: str | None = None
         self.closing = False  # its present slot has been claimed
 
-    def entry(self, *, front: bool = False, capped: bool = True) -> Entry:
-        """Its reference as it enters the index; a retry not `capped` is not bound by the retry share."""
+    def entry(self, *, front: bool = False) -> Entry:
+        """Its reference as it enters the index."""
         begun = self.started_at is not None
         reference = Reference(
             self.id.to_bytes(16, "big"),
@@ -52,7 +52,7 @@ class Message:
             int(self.accepted_at),
             self.token,
         )
-        return Entry(self.flow, reference, front=front, retry=capped and self.attempts > 0)
+        return Entry(self.flow, reference, front=front, retry=self.attempts > 0)
 
 
 @dataclass(slots=True)

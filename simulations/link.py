@@ -116,6 +116,14 @@ class Link(Stepper):
         """Makes a script known."""
         return await self._ask("SCRIPT", "LOAD", text)
 
+    async def fcall(self, function: str, *args: Any) -> Any:
+        """Runs a function that the server knows; ResponseError where it does not."""
+        return await self._ask("FCALL", function, *args)
+
+    async def function_load(self, text: str) -> Any:
+        """Makes a library known."""
+        return await self._ask("FUNCTION", "LOAD", text)
+
     async def info(self, section: str) -> dict[str, str]:
         """A section of the server's own report."""
         lines = (await self._ask("INFO", section)).decode().splitlines()

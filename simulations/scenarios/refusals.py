@@ -25,14 +25,13 @@ def _retries(lab: Lab, findings: Findings) -> None:
     """20 % of the submits are wanted later for 30 s, then 60 %: with the retry share, and without."""
     rate, seconds = lab.size / 500, 60.0
     firsts = {}
-    for name in ("capped", "not capped"):
+    for name, share in (("capped", _SHARE), ("not capped", 1.0)):
         text = policy(
             providers={"p": {**provider(rate, burst=max(10, int(rate / 10))), "breaker": {"errors": 1.0}}},
-            retries={"share": _SHARE},
+            retries={"share": share},
             classes={"transactional": {"wait_budget": "1h", "ttl": {"default": "2h", "max": "4h"}}},
         )
         world = lab.world(text, tick_ms=20, name="retries")
-        world.senders.cap_retries = name == "capped"
         carrier = world.carriers["p"]
         carrier.refuses = 0.2
         world.change(seconds / 2, carrier, refuses=0.6)

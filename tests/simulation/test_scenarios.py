@@ -1,0 +1,21 @@
+"""The scheduler's scenarios (I10, I16 to I19, I23 to I26) at the size of every test run: seeds 1 and 2, 100k messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulations.plays import Play, run
+from simulations.scenarios import SCENARIOS
+from simulations.table import failures
+
+SIZE = 100_000
+
+
+@pytest.mark.simulation
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("number", SCENARIOS, ids=lambda number: f"scenario{number:02}")
+def test_scenario_reaches_its_numbers(number: int, seed: int) -> None:
+    result = run(Play(number, seed, SIZE))
+    assert failures([result]) == []
+    assert result.offered >= 0.9 * SIZE
