@@ -260,6 +260,7 @@ class World:
         with redis.Redis.from_url(run["redis_url"]) as client:
             client.flushall()
             client.script_flush()
+            client.function_flush()
 
     async def stop(self) -> int:
         """SIGTERM to everything; the exit code of `up`."""

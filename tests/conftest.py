@@ -110,6 +110,7 @@ def redis_url(valkey_server: ValkeyServer) -> str:
     with redis.Redis.from_url(url) as client:
         client.flushall()
         client.script_flush()
+        client.function_flush()
     return url
 
 

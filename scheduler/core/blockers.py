@@ -8,7 +8,7 @@ from scheduler.core.asks import Blocker, IndexReport
 def blockers(report: IndexReport) -> list[Blocker]:
     """Per class the scopes that hold its work, largest first; classes in the order of their largest blocker.
 
-    A limited scope holds since it had no room for a segment and let nothing through, or is paused; a provider holds what waits in
+    A limited scope holds while it lets nothing through for want of room, or is paused; a provider holds what waits in
     its lines while it is away, broken or paused. What waits in no such scope waits for its turn (`fairness`).
     """
     found: list[Blocker] = []

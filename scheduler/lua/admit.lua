@@ -26,7 +26,8 @@ local function place_in_line(scope, tenant, place, base, rate, probe)
   local wait = min(base + (own - passed) * 1000 / rate, max(base, RETRY_MAX_MS))
   if not probe then
     local keep = ceil(wait + 60000)
-    call('SET', line_key, pack('<ddd', given, passed, now), 'PX', max(keep, raw and call('PTTL', line_key) or 0))
+    call('SET', line_key, pack('<ddd', given, passed, now), 'PX',
+      ceil(60000 + min((given - passed) * 1000 / rate, RETRY_MAX_MS)))
     call('SET', place_key, string.format('%.17g', own), 'PX', keep)
   end
   return wait

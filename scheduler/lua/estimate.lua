@@ -15,20 +15,23 @@ local function answered_rate(L) return L.r * exp(-max(0, now - L.r_at - 1000) / 
 -- The part of `rate` that a class has: the rest beside what the others can take at present (their pace of late and
 -- what waits of them, `waits(class index)`, over a few seconds), and at least its own weight among them.
 local function part_of(provider_name, ci, rate, waits)
-  local sum, taken = tuning.classes[ci].weight, 0
-  local others = {}
+  local own, found, others = tuning.classes[ci].weight, provider_lines(provider_name), {}
+  local sum, taken = own, 0
   for i, c in ipairs(tuning.classes) do
-    if i ~= ci then
-      local can = answered_rate(line(provider_name .. '|' .. c.name)) + waits(i, c.name) / 5
-      if can > 0 then others[#others + 1], sum = { c.weight, can }, sum + c.weight end
+    local L = i ~= ci and found[i]
+    if L then
+      local can = answered_rate(L) + waits(i, L) / 5
+      if can > 0 then
+        others[#others + 1], others[#others + 2] = c.weight, can
+        sum = sum + c.weight
+      end
     end
   end
-  for i = 1, #others do taken = taken + min(rate * others[i][1] / sum, others[i][2]) end
-  return max(tuning.classes[ci].weight / sum, 1 - taken / rate)
+  for i = 1, #others, 2 do taken = taken + min(rate * others[i] / sum, others[i + 1]) end
+  return max(own / sum, 1 - taken / rate)
 end
-local function class_share(provider_name, ci, rate)
-  return part_of(provider_name, ci, rate, function(_, class) return line(provider_name .. '|' .. class).seg end)
-end
+local function segments_of(_, L) return L.seg end
+local function class_share(provider_name, ci, rate) return part_of(provider_name, ci, rate, segments_of) end
 local function scope_share(f, s, ci)
   s.shares = s.shares or {} -- as at the beginning of the call: exact enough for it, and asks come in hundreds
   local share = s.shares[ci]
@@ -41,7 +44,10 @@ end
 
 -- What limits and health let a provider drain, segments/s; false where no limit says anything. Sessions that are
 -- down, paused or broken carry nothing; where none is up yet all count, since they will be.
-local configured = {}
+local configured, outages, backlog, some_due
+resets[#resets + 1] = function()
+  configured, outages, backlog, some_due = {}, {}, {}, call('EXISTS', P .. 'due') == 1
+end
 local function configured_rate(name)
   if configured[name] ~= nil then return configured[name] end
   local rate = false
@@ -104,7 +110,6 @@ local function closed_for(s, after)
   return 0, false
 end
 -- The provider's standing: how long until it serves again (0: it does), the scope at fault, whether nobody knows.
-local outages = {}
 local function outage(name)
   local o = outages[name]
   if o then return o.wait, o.scope, o.hard end
@@ -153,7 +158,7 @@ local function silent_for(f, L, p)
   return span > max(usual, pace) and span or 0
 end
 
-local backlog = {}           -- per flow: what waits, and what earlier asks (of this call too) have been promised
+-- Per flow: what waits, and what earlier asks (of this call too) have been promised
 local function head_at(head) return unpack_record('>I2', head, 29) * 4294967296 + unpack_record('>I4', head, 31) end
 local function pending(key)
   local b = backlog[key]
@@ -165,7 +170,6 @@ local function pending(key)
   end
   return b
 end
-local some_due = call('EXISTS', P .. 'due') == 1
 local function due_of(key) -- buckets {instant, messages, segments} in order of time; those that are due are in the queue
   local b = pending(key)
   if b.due then return b.due end

@@ -1,7 +1,8 @@
 -- Faults of sessions and providers: who is up, slowed, broken or paused. A broken one (its breaker is open) lets one
 -- message through per `probe_after`; a good answer to it closes the breaker and the rate ramps up from a part of itself.
 local BREAKER = '<dddddd'    -- share of errors, of answers, within ms, probe after ms, ramp start, ramp doubles every ms
-local breakers = {}
+local breakers, fleets
+resets[#resets + 1] = function() breakers, fleets = {}, {} end
 local function breaker_of(provider_name)
   local b = breakers[provider_name]
   if not b then
@@ -25,7 +26,6 @@ local function scope_named(name) -- the record of a scope, made where it has non
 end
 
 -- The sessions of a provider that asked for work: names, and which of them are up.
-local fleets = {}
 local function fleet(provider_name)
   local f = fleets[provider_name]
   if not f then

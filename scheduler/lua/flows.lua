@@ -4,11 +4,14 @@
 -- so a flow that was empty before a push is in `act` or nowhere (scheduling.md section 5: check LLEN before parking,
 -- or m_t drifts up).
 
-local flows = {}
+-- Parsed keys are kept from call to call while the tuning stands; what a call finds out of a flow is its own.
+local PARSED_MAX = 2000
+local flows, flow_count, needs = {}, 0, nil
 -- Parses a flow key `provider|class|band|tenant|scope|...` (escaped by scheduler.core.names).
 local function parse(key)
   local f = flows[key]
   if f then return f end
+  if flow_count >= PARSED_MAX then flows, flow_count = {}, 0 end
   local parts, n = {}, 0
   for part in gmatch(key, '[^|]+') do
     n = n + 1
@@ -29,7 +32,7 @@ local function parse(key)
     if kind ~= 'session' and parts[i] ~= own then f.names[#f.names + 1] = parts[i] end
   end
   f.names[#f.names + 1] = own
-  flows[key] = f
+  flows[key], flow_count = f, flow_count + 1
   return f
 end
 
@@ -47,15 +50,17 @@ end
 
 -- The limited scopes of a flow as records: what its messages must have room in.
 local function buckets(f)
-  if f.s then return f.s end
+  local found = needs[f]
+  if found then return found end
   load_scopes(f.names)
   if f.retry then retry_scope(f) end
-  f.s = {}
+  found = {}
   for i = 1, #f.names do
     local s = scopes[f.names[i]]
-    if s and f.names[i] ~= f.number and (s.Te > 0 or s.pause > 0) then f.s[#f.s + 1] = s end
+    if s and f.names[i] ~= f.number and (s.Te > 0 or s.pause > 0) then found[#found + 1] = s end
   end
-  return f.s
+  needs[f] = found
+  return found
 end
 
 local function account(f, messages, segments)
@@ -87,7 +92,11 @@ local function count_active(f, step)
 end
 
 -- Wakes the sessions of a provider: each list holds one wake at most, a session leases until nothing is left.
-local woken = {}
+local woken
+resets[#resets + 1] = function(changed)
+  woken, needs = {}, {}
+  if changed then flows, flow_count = {}, 0 end
+end
 local function wake(provider_name)
   if woken[provider_name] then return end
   woken[provider_name] = true

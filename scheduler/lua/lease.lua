@@ -80,15 +80,16 @@ for _, scope_name in ipairs({ provider_scope, session_scope }) do
 end
 
 -- All limited scopes of a flow for this session, and the interval of the slowest one.
+local limits, slowest = {}, {}
 local function limits_of(f)
-  if f.all then return f.all end
+  if limits[f] then return limits[f] end
   local all, slow = {}, 0
   for _, s in ipairs(buckets(f)) do
     if s.Te > 0 and s.name ~= provider_scope then all[#all + 1] = s end
   end
   for i = 1, #shared do all[#all + 1] = shared[i] end
   for i = 1, #all do slow = max(slow, all[i].Te) end
-  f.all, f.slow = all, slow
+  limits[f], slowest[f] = all, slow
   return all
 end
 
@@ -229,7 +230,7 @@ local function visit(C, f, tag, asked)
   if served + v.gone > 0 then account(f, -(served + v.gone), -(v.segments + v.gone_segments)) end
   if served > 0 then
     left, left_segments = left - served, left_segments - v.segments
-    groups[#groups + 1] = pack('>I2I2d', #f.key, served, f.slow) .. f.key .. table.concat(v.refs)
+    groups[#groups + 1] = pack('>I2I2d', #f.key, served, slowest[f]) .. f.key .. table.concat(v.refs)
     C.L.leased, C.L.pass_at = C.L.leased + served, now
     -- A tenant's weight is divided among its active flows; of that, retries have half of what first attempts have.
     tag = tag + v.segments * tenant_record(f.line, f.tenant).m * (f.retry and 2 or 1) / weight_of(f.tenant)
@@ -245,14 +246,11 @@ end
 -- 4. Classes by weighted virtual time; one that was idle is lifted to the class served last when it returns.
 local classes = {}
 local function standing()
-  local keys = {}
-  for i, c in ipairs(tuning.classes) do keys[i] = P .. 'L:' .. name .. '|' .. c.name end
-  local raws = #keys > 0 and call('MGET', unpack(keys)) or {}
+  local found = provider_lines(name)
   for i, c in ipairs(tuning.classes) do
-    local line_name = name .. '|' .. c.name
-    if (raws[i] or lines[line_name]) and not without[c.name] and is_open(c.name) then
-      local L = lines[line_name] or read_line(line_name, raws[i])
-      local C = { L = L, act = P .. 'act:' .. line_name, weight = c.weight, quantum = max(1, c.quantum) }
+    local L = found[i]
+    if L and not without[c.name] and is_open(c.name) then
+      local C = { L = L, act = P .. 'act:' .. L.name, weight = c.weight, quantum = max(1, c.quantum) }
       C.tag, C.gone = {}, {}
       fetch(C)
       C.done = #C.keys == 0

@@ -1,7 +1,8 @@
 -- Limits per recipient number: one bucket per (scope, token) in a key that ends by itself. A missing one reads as
 -- full, except for what it would need to fill since the epoch began (a restart forgets them).
-local NO_NUMBER = string.rep('\0', 8)
-local numbers = {}
+local NO_NUMBER = '\0\0\0\0\0\0\0\0'
+local numbers
+resets[#resets + 1] = function() numbers = {} end
 local function number_record(f, ref)
   if not f.number then return nil end
   local s = scopes[f.number]

@@ -1,17 +1,13 @@
 -- Shared by all scripts: clock, epoch, tuning and the packed records of lines, providers, scopes and tenants.
 --
--- KEYS[1] is the cell's prefix `{cell}:`; every other key is computed from it and so shares its slot.
--- ARGV[1] is the instant in ms, or '' for the server's TIME. Records are packed doubles: one GET or HMGET and one
--- struct.unpack are several times cheaper than hash fields (scheduling.md section 2a). All loaded records are kept in
--- tables for the length of the call and written once, by save(): check first, write last.
-local call, floor, ceil, max, min, exp = redis.call, math.floor, math.ceil, math.max, math.min, math.exp
-local sub, byte, gmatch, pack, unpack_record = string.sub, string.byte, string.gmatch, struct.pack, struct.unpack
-local P = KEYS[1]
-local now = tonumber(ARGV[1])
-if not now then
-  local t = call('TIME')
-  now = t[1] * 1000 + t[2] / 1000
-end
+-- Every script is a function of a library of its own (FUNCTION LOAD): what stands outside of functions runs once per
+-- server, and `begin` sets what belongs to one call. keys[1] is the cell's prefix `{cell}:`; every other key is computed
+-- from it and so shares its slot. args[1] is the instant in ms, or '' for the server's TIME. Records are packed doubles:
+-- one GET or HMGET and one struct.unpack are several times cheaper than hash fields (scheduling.md section 2a). All loaded
+-- records are kept in tables for the length of the call and written once, by save(): check first, write last.
+-- While a library is loaded there is no library of Lua's to be had, and no call: they are fetched by the first `begin`.
+local call, floor, ceil, max, min, exp, sub, byte, gmatch, pack, unpack_record
+local P, now, state, epoch, epoch_id, started, clock
 
 local FOREVER = 1e15         -- an instant that never comes
 local EPS = 1e-6             -- rounding of a bucket's fill, in segments
@@ -26,20 +22,17 @@ local REFERENCE = 42         -- octets: id 16, slot 4, segments 1, flags 1, dead
 -- Epoch: "<state> <id> <started> <run_id> <layout>"; a missing key is a lost index (FLUSHALL, restart, first start), and
 -- so is one whose records were written by another version of these scripts.
 local LAYOUT = 'v3'
-local epoch = call('GET', P .. 'epoch')
-local state, epoch_id, started = 'lost', '', now
-if epoch then
-  local layout
-  state, epoch_id, started, layout = string.match(epoch, '^(%S+) (%S+) (%S+) %S+ (%S+)$')
-  if layout == LAYOUT then
-    started = tonumber(started)
-  else
-    state, epoch_id, started = 'lost', '', now
+local function read_epoch()
+  epoch = call('GET', P .. 'epoch')
+  state, epoch_id, started = 'lost', '', now
+  if epoch then
+    local word, id, from, layout = string.match(epoch, '^(%S+) (%S+) (%S+) %S+ (%S+)$')
+    if layout == LAYOUT then state, epoch_id, started = word, id, tonumber(from) end
   end
+  -- Fill of limits is counted on a clock of its own, ms since the epoch began: a charge of 0.2 ms added to a UTC instant
+  -- would be rounded by 0.02 % each time, always the same way.
+  clock = now - started
 end
--- Fill of limits is counted on a clock of its own, ms since the epoch began: a charge of 0.2 ms added to a UTC instant
--- would be rounded by 0.02 % each time, always the same way.
-local clock = now - started
 local function is_open(class)
   return state == 'ready' or (state == 'loading' and call('SISMEMBER', P .. 'open', class) == 1)
 end
@@ -47,10 +40,13 @@ end
 -- Tuning: version, retry share, default weight, then per class its name, weight, quantum and budget (ms). A class's
 -- place in the list is its place in packed records and never changes.
 local TUNING, CLASS = '<ddd', '<sddd'
-local tuning_raw = call('GET', P .. 'tuning')
-local tuning = { version = -1, retry_share = 0.1, default_weight = 1, classes = {} }
-local class_index = {}
-if tuning_raw then
+local tuning_raw, known_raw, tuning, class_index
+local function read_tuning() -- returns whether it is another one than at the call before
+  tuning_raw = call('GET', P .. 'tuning')
+  if tuning and tuning_raw == known_raw then return false end
+  known_raw, class_index = tuning_raw, {}
+  tuning = { version = -1, retry_share = 0.1, default_weight = 1, classes = {} }
+  if not tuning_raw then return true end
   local at
   tuning.version, tuning.retry_share, tuning.default_weight, at = unpack_record(TUNING, tuning_raw)
   local i, size = 0, #tuning_raw
@@ -60,6 +56,7 @@ if tuning_raw then
     tuning.classes[i] = { name = name, weight = weight, quantum = quantum, budget = budget }
     class_index[name] = i
   end
+  return true
 end
 
 -- Lines: one (provider, class). n queued messages, leased ones, seg queued segments, A active weight, at active
@@ -69,8 +66,8 @@ end
 -- of mu, r answers of late whether backlogged or not (segments/s), r_at and r_acc of its running sample, vs ms that V
 -- takes to grow by one while work waits, v_at and v0 of its running sample.
 local LINE = '<dddddddddddddddddddddddd'
-local lines = {}
-local FRESH_LINE = pack(LINE, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+local lines
+local FRESH_LINE
 local function read_line(name, raw) -- one constructor: a table that grows field by field costs more than all the rest
   local n, leased, seg, A, at, V, cv, idle, busy_at, pass_at, mu, mu_at, acc, pk, pk_at, pend, pend_at, s_at, r, r_at,
     r_acc, vs, v_at, v0 =
@@ -86,14 +83,30 @@ end
 local function line(name)
   return lines[name] or read_line(name, call('GET', P .. 'L:' .. name))
 end
+-- All lines of a provider at once, in the order of the classes; false where there has never been one.
+local lines_of
+local function provider_lines(provider_name)
+  local found = lines_of[provider_name]
+  if found then return found end
+  local keys = {}
+  for i, c in ipairs(tuning.classes) do keys[i] = P .. 'L:' .. provider_name .. '|' .. c.name end
+  local raws = #keys > 0 and call('MGET', unpack(keys)) or {}
+  found = {}
+  for i, c in ipairs(tuning.classes) do
+    local name = provider_name .. '|' .. c.name
+    found[i] = lines[name] or (raws[i] and read_line(name, raws[i])) or false
+  end
+  lines_of[provider_name] = found
+  return found
+end
 
 -- Providers: RV start tag of the class served last, down_at since when no session is up (0: some are), seen_at last lease
 -- of any session, pass_at last leased message, r rate of answers (segments/s), r_at, r_acc, owed_at the first claim since
 -- the last answer (0: none), rtt mean round trip (ms), stock claimed segments that are not written yet, eta when a
 -- session hopes to be back, ans_at the last answer.
 local PROVIDER = '<dddddddddddd'
-local providers = {}
-local FRESH_PROVIDER = pack(PROVIDER, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+local providers
+local FRESH_PROVIDER
 local function provider(name)
   local p = providers[name]
   if not p then
@@ -107,15 +120,15 @@ local function provider(name)
 end
 
 -- Scopes that have a limit, a pause or a fault: tat (on `clock`), T interval (ms per segment, 0 no limit), Te the
--- interval in force (0: none), burst, base_at last time found full at a charge, wait_at since when it holds something back, pause until
--- (0 none), health h at h_at that doubles every hg ms (0: grows by 0.05/s), rk segments reserved until ru for the flow
--- `owner`, pend_at, base the measured interval that stands for T where a session without a limit is slowed, probe the
--- next instant at which a broken provider or session lets one message through (0: its breaker is closed), since the
--- pause or the fault began, open_at when it last ended; then per class B segments that wait, F active flows, N segments
--- admitted but not yet queued.
+-- interval in force (0: none), burst, base_at last time found full at a charge, wait_at since when it holds something
+-- back, pause until (0 none), health h at h_at that doubles every hg ms (0: grows by 0.05/s), rk segments reserved until
+-- ru for the flow `owner`, pend_at, base the measured interval that stands for T where a session without a limit is
+-- slowed, probe the next instant at which a broken provider or session lets one message through (0: its breaker is
+-- closed), since the pause or the fault began, open_at when it last ended; then per class B segments that wait, F active
+-- flows, N segments admitted but not yet queued.
 local SCOPE_HEAD = '<Bddddddddddddddddd'
 local SCOPE_SIZE = 137       -- octets before the classes: their count and 17 doubles
-local scopes, scope_formats, class_formats = {}, {}, {}
+local scopes, scope_formats, class_formats = nil, {}, {}
 local function formats(count)
   local whole = scope_formats[count]
   if not whole then
@@ -220,8 +233,7 @@ local function tallied(s, ci, which) return s.c[3 * (ci - 1) + which] or 0 end
 local function tokens(s) return s.burst - max(0, s.tat - clock) / s.Te end
 
 -- Tenants inside a line: m active flows, w the weight that counts in A, n queued messages.
-local tenants = {}
-local weights = {}
+local tenants, weights
 local function weight_of(tenant)
   local w = weights[tenant]
   if not w then
@@ -244,6 +256,27 @@ local function tenant_record(line_name, tenant)
     of_line[tenant] = t
   end
   return t
+end
+
+-- What belongs to one call begins anew with it; each part adds what is its own.
+local resets = {}
+local function fetch_libraries()
+  call, floor, ceil, max, min, exp = redis.call, math.floor, math.ceil, math.max, math.min, math.exp
+  sub, byte, gmatch, pack, unpack_record = string.sub, string.byte, string.gmatch, struct.pack, struct.unpack
+  FRESH_LINE = pack(LINE, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+  FRESH_PROVIDER = pack(PROVIDER, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+end
+local function begin(keys, args)
+  if not call then fetch_libraries() end
+  P, now = keys[1], tonumber(args[1])
+  if not now then
+    local t = call('TIME')
+    now = t[1] * 1000 + t[2] / 1000
+  end
+  read_epoch()
+  local changed = read_tuning()
+  lines, lines_of, providers, scopes, tenants, weights = {}, {}, {}, {}, {}, {}
+  for i = 1, #resets do resets[i](changed) end
 end
 
 -- Everything that changed goes back here, once.

@@ -1,8 +1,13 @@
-"""The Lua scripts: parts in `scheduler/lua`, joined into one text per script and run by EVALSHA.
+"""The Lua scripts: parts in `scheduler/lua`, joined into one library with one function per script (FUNCTION LOAD).
 
-A server that does not know a script has restarted, failed over, or was never used. Before any script is loaded there
-the epoch is compared with the server's run id, so no script ever runs on data that outlived its epoch (design
-section 2); that is why NOSCRIPT is the moment of the check, and no call has to pay for it.
+A library's functions and constants are made once per server; as a text for EVAL they would be made at every call, which
+costs more than the work of a small one. The name of a library ends with the digest of its text, so versions of the
+product live side by side.
+
+Before any function works on a server, the epoch is compared with the server's run id (design section 2): a library
+begins unintroduced, and introducing it is the moment of that check. A server that restarted or failed over has none of
+it, whether it kept the libraries on disk or got them as a replica, so no call has to pay for the check, and none can
+miss it.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import RedisError, ResponseError
 
 LUA = Path(__file__).resolve().parent.parent / "lua"
 PARTS = {
@@ -42,17 +47,40 @@ class IndexUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One script's text and the name that Redis gives it."""
+    """One script's library: its text, and the name of the library and of its function."""
 
     text: str
-    sha: str
+    function: str
+
+
+_FRAME = """#!lua name={function}
+{parts}
+local function main(ARGV)
+{body}
+end
+local introduced = false
+redis.register_function('{function}', function(keys, args)
+  if args[1] == '!' then
+    introduced = true
+    return 1
+  end
+  if not introduced and {checked} then return {{ '!introduce' }} end
+  begin(keys, args)
+  return main(args)
+end)
+"""
 
 
 @cache
 def script(name: str) -> Script:
     """The script of a name, read once."""
-    text = "\n".join((LUA / f"{part}.lua").read_text(encoding="utf-8") for part in PARTS[name])
-    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+    *parts, body = [(LUA / f"{part}.lua").read_text(encoding="utf-8") for part in PARTS[name]]
+    # Only the check itself may run before it.
+    checked = "args[2] ~= 'state'" if name == "rebuild" else "true"
+    joined = "\n".join(parts)
+    digest = sha1((joined + body + checked + _FRAME).encode(), usedforsecurity=False).hexdigest()[:12]
+    function = f"sluicegate_{name}_{digest}"
+    return Script(_FRAME.format(function=function, parts=joined, body=body, checked=checked), function)
 
 
 class ScriptRunner:
@@ -65,15 +93,15 @@ class ScriptRunner:
 
     async def run(self, name: str, now: str, *args: Any) -> Any:
         """The reply of a script; `now` in ms as text, '' for the server's clock."""
-        wanted = script(name)
         try:
-            try:
-                reply = await self._redis.evalsha(wanted.sha, 1, self.prefix, now, *args)
-            except NoScriptError:
+            reply = await self._call(name, now, *args)
+            if reply is None:
                 await self._introduce(now)
-                reply = await self._redis.evalsha(wanted.sha, 1, self.prefix, now, *args)
+                reply = await self._call(name, now, *args)
         except (RedisError, OSError, TimeoutError) as fault:
             raise IndexUnavailable("down") from fault
+        if reply is None:
+            raise IndexUnavailable("down")
         if isinstance(reply, list) and reply and isinstance(reply[0], bytes) and reply[0][:1] == b"!":
             raise IndexUnavailable(reply[0][1:].decode())
         return reply
@@ -85,9 +113,25 @@ class ScriptRunner:
         except (RedisError, OSError, TimeoutError) as fault:
             raise IndexUnavailable("down") from fault
 
+    async def _call(self, name: str, now: str, *args: Any) -> Any:
+        """The reply; None where the server does not know the function, or does not trust its data yet."""
+        try:
+            reply = await self._redis.fcall(script(name).function, 1, self.prefix, now, *args)
+        except ResponseError as fault:
+            if "unction not found" not in str(fault):
+                raise
+            return None
+        return None if reply == [b"!introduce"] else reply
+
     async def _introduce(self, now: str) -> None:
-        """Checks the epoch against the run id, then loads all scripts."""
+        """Loads all libraries, checks the epoch against the run id, then lets them work."""
         async with self._loading:
-            await self._redis.eval(script("rebuild").text, 1, self.prefix, now, "state", await self.run_id())
             for name in PARTS:
-                await self._redis.script_load(script(name).text)
+                try:
+                    await self._redis.function_load(script(name).text)
+                except ResponseError as fault:
+                    if "already exists" not in str(fault):
+                        raise
+            await self._call("rebuild", now, "state", await self.run_id())
+            for name in PARTS:
+                await self._call(name, "!")

@@ -49,7 +49,7 @@ async def test_data_that_outlived_its_server_is_lost(index: Redis) -> None:
     world = await World.create(index, {})
     await world.fill(flow("p", "otp", "a"), 10)
     await index.set("{c1}:epoch", "ready abc 1800000000000 another-run-id")
-    await index.script_flush()
+    await index.function_flush()
     with pytest.raises(IndexUnavailable, match="lost"):
         await world.scheduler.lease(ASK)
     assert await world.scheduler.epoch_state() == "lost"

@@ -19,7 +19,7 @@ def test_a_part_is_short_and_says_what_it_is(path: object) -> None:
 
 def test_every_part_is_used_and_every_script_has_a_name_of_its_own() -> None:
     assert {f"{part}.lua" for parts in PARTS.values() for part in parts} == {path.name for path in LUA.glob("*.lua")}
-    assert len({script(name).sha for name in PARTS}) == len(PARTS)
+    assert len({script(name).function for name in PARTS}) == len(PARTS)
 
 
 def test_every_key_is_computed_from_the_cells_prefix() -> None:
