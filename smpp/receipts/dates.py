@@ -30,28 +30,39 @@ def read_date(text: str, dates: str = "auto", timezone: str = "UTC", near_at: in
 
     `near_at` (UTC ms, our own submit or arrival time) settles digits that are a date in both readings.
     """
-    text = text.strip()
-    absolute = _ABSOLUTE.fullmatch(text)
-    if absolute:
-        return _absolute(absolute)
-    if not text.isascii() or not text.isdigit():
-        written = _WRITTEN.fullmatch(text)
-        return None if written is None or not text.isascii() else _written(written, timezone)
-    names = _AUTO.get(len(text), ()) if dates == "auto" else (dates,)
-    readings = [at for name in names if (at := _reading(text, name, timezone)) is not None]
-    if dates == "auto" and near_at is not None:
-        readings += [at for at in (_epoch(text),) if at is not None and abs(at - near_at) <= _EPOCH_NEAR_MS]
-    if len(readings) > 1 and near_at is not None:
+    readings, guess = _readings(text, dates, timezone)
+    if near_at is None:
+        return readings[0] if readings else None
+    if guess is not None and abs(guess - near_at) <= _EPOCH_NEAR_MS:
+        readings = (*readings, guess)
+    if len(readings) > 1:
         return min(readings, key=_distance_from(near_at))
     return readings[0] if readings else None
 
 
+@lru_cache(maxsize=4096)  # receipts come in crowds of the same minute
+def _readings(text: str, dates: str, timezone: str) -> tuple[tuple[int, ...], int | None]:
+    """Every reading of a date, the likelier first, and what it were as seconds or milliseconds of the epoch."""
+    text = text.strip()
+    absolute = _ABSOLUTE.fullmatch(text)
+    if absolute:
+        return _known(_absolute(absolute)), None
+    if not text.isascii() or not text.isdigit():
+        written = _WRITTEN.fullmatch(text) if text.isascii() else None
+        return _known(None if written is None else _written(written, timezone)), None
+    if dates == "epoch":
+        return _known(_epoch(text)), None
+    names = _AUTO.get(len(text), ()) if dates == "auto" else (dates,)
+    found = tuple(at for name in names if (at := _local(text, name, timezone)) is not None)
+    return found, _epoch(text) if dates == "auto" else None
+
+
+def _known(at: int | None) -> tuple[int, ...]:
+    return () if at is None else (at,)
+
+
 def _distance_from(near_at: int) -> Callable[[int], int]:
     return lambda at: abs(at - near_at)
-
-
-def _reading(digits: str, name: str, timezone: str) -> int | None:
-    return _epoch(digits) if name == "epoch" else _local(digits, name, timezone)
 
 
 def _written(match: re.Match[str], timezone: str) -> int | None:
@@ -74,7 +85,6 @@ def _epoch(digits: str) -> int | None:
     return int(digits) if len(digits) == 13 else None
 
 
-@lru_cache(maxsize=4096)  # receipts come in crowds of the same minute
 def _local(digits: str, name: str, timezone: str) -> int | None:
     if _LENGTHS.get(name) != len(digits):
         return None

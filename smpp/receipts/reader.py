@@ -117,19 +117,25 @@ def _contents(pdu: Delivered, tlvs: dict[int, bytes]) -> Iterator[str]:
     decoded; Latin-1 keeps every other octet as it is."""
     short_message: bytes = getattr(pdu, "short_message", b"")
     body = split_header(short_message, pdu.esm_class).body
-    payload = tlvs.get(TAG_MESSAGE_PAYLOAD, b"")
+    if body:
+        yield _as_declared(body[:_CONTENT_OCTETS_MAX], pdu.data_coding)
+    payload = tlvs.get(TAG_MESSAGE_PAYLOAD, b"")[:_CONTENT_OCTETS_MAX]
+    if payload:
+        yield _as_declared(payload, pdu.data_coding)
     carried = [octets[:_CONTENT_OCTETS_MAX] for octets in (body, payload) if octets]
-    if len(body) < len(short_message):
-        carried.append(short_message)  # said to have a header, and has none
-    for octets in carried:
-        if pdu.data_coding == 0x08 and b"\x00" in octets[:2]:
-            yield octets.decode("utf-16-be" if octets[0] == 0 else "utf-16-le", "replace")
-        else:
-            yield octets.decode("latin-1")
+    if len(body) < len(short_message):  # said to have a header, and may have none
+        yield _as_declared(short_message, pdu.data_coding)
+        carried.append(short_message)
     for octets in carried:
         if b"\x00" in octets:
             yield octets.removeprefix(b"\xfe\xff").removeprefix(b"\xff\xfe").replace(b"\x00", b"").decode("latin-1")
         yield gsm.decode(gsm.unpack(octets))
+
+
+def _as_declared(octets: bytes, data_coding: int) -> str:
+    if data_coding == 0x08 and b"\x00" in octets[:2]:
+        return octets.decode("utf-16-be" if octets[0] == 0 else "utf-16-le", "replace")
+    return octets.decode("latin-1")
 
 
 def _state(tlvs: dict[int, bytes], fields: dict[str, str]) -> tuple[str | None, str | None]:

@@ -50,6 +50,9 @@ BY_WORD = {word: state for state, words in _WORDS.items() for word in words.spli
 
 def state_of_text(text: str) -> str:
     """Our word for the receipt's, or for its number; one that says nothing to us is `unknown`, which is not final."""
+    usual = BY_WORD.get(text.upper())
+    if usual is not None:
+        return usual
     whole, first = text.translate(_SIGNS).upper(), text.split(maxsplit=1)[0].translate(_SIGNS).upper()
     known = BY_WORD.get(whole) or BY_WORD.get(first)
     if known is not None:
