@@ -63,7 +63,7 @@ def _call(method: str, path: str, call: dict[str, Any]) -> str:
     if "requestBody" in call:
         parts.append(f"<p>Takes {_kind(_content(call['requestBody']))}.</p>")
     rows = [
-        (status, "", _kind(_content(response)), response["description"])
+        (status, "", _kind(_content(response)) if "content" in response else "", response["description"])
         for status, response in call["responses"].items()
     ]
     parts.append(_table(("status", "", "body", ""), rows))

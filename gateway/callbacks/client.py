@@ -47,7 +47,7 @@ class Client:
     def __init__(self, trust: ssl.SSLContext | None = None, resolver: Resolver | None = None) -> None:
         self._trust = trust if trust is not None else _trust()
         self._resolver = resolver if resolver is not None else Resolver()
-        self._targets: OrderedDict[str, Target] = OrderedDict()
+        self._targets: OrderedDict[tuple[str, bool], Target] = OrderedDict()
         self._idle: dict[tuple[str, int, bool, bool], list[Wire]] = {}
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -72,8 +72,7 @@ class Client:
         """One try. Never raises for what an endpoint does; the fault has a name instead."""
         wire: Wire | None = None
         try:
-            check_url(url, allow_private=allow_private)
-            target = self._target(url)
+            target = self._target(url, allow_private)
             request = _request(target, body, headers)
             key = (target.host, target.port, target.tls, allow_private)
             async with asyncio.timeout(timeout_ms / 1000):
@@ -103,10 +102,12 @@ class Client:
         self._put_back(key, wire)
         return Answer(wire.status, retry_after_ms=retry_after_ms(wire.retry_after, now_at))
 
-    def _target(self, url: str) -> Target:
-        found = self._targets.get(url)
+    def _target(self, url: str, allow_private: bool) -> Target:
+        # What a URL itself says never changes; names are checked each time they are resolved.
+        found = self._targets.get((url, allow_private))
         if found is None:
-            found = self._targets[url] = target_of(url)
+            check_url(url, allow_private=allow_private)
+            found = self._targets[url, allow_private] = target_of(url)
             if len(self._targets) > _TARGETS:
                 self._targets.popitem(last=False)
         return found

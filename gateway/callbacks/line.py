@@ -14,7 +14,7 @@ import asyncpg
 
 from gateway.callbacks.client import Client
 from gateway.callbacks.signing import Signer
-from gateway.callbacks.tries import CAP_MS, GONE, Answer, next_try
+from gateway.callbacks.tries import GONE, Answer, next_try
 from gateway.clock import Clock
 from gateway.ledger import callback_lines, give_up_list
 from gateway.ledger.callback_lines import Endpoint, Line, Verdict
@@ -181,7 +181,8 @@ class EndpointLine:
 
     async def _wait(self) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), _FLUSH_S if self._taken or self._put_back else _LOOK_S)
+            async with asyncio.timeout(_FLUSH_S if self._taken or self._put_back else _LOOK_S):
+                await self._changed.wait()
         self._changed.clear()
 
     async def _work(self) -> None:
@@ -201,7 +202,7 @@ class EndpointLine:
             if answer.status == GONE:
                 self._gone = terms.version
             elif answer.status in _BUSY and answer.retry_after_ms:
-                self._asked_ms = min(answer.retry_after_ms, CAP_MS)
+                self._asked_ms = min(answer.retry_after_ms, REST_CAP_MS)
             self._put_back.append(verdict)
             metrics.callbacks_total.labels("retried" if verdict.gave_up_at is None else "gave_up").inc()
         if len(self._taken) + len(self._put_back) >= _FLUSH_AT or len(self._queue) == PAGE // 4:

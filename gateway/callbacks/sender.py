@@ -94,7 +94,8 @@ class Sender:
             await self._tidy(listener)
             wait_s = await self._open_lines(listener)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await self._woken.wait()
             # Notices come in batches; several of them share one look.
             await asyncio.sleep(_PACE_S)
             self._woken.clear()
@@ -171,7 +172,8 @@ class Sender:
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._rt.stopping.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._rt.stopping.wait()
 
     async def _end_lines(self) -> None:
         tasks = [task for _, task in self._lines.values()]

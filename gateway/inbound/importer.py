@@ -41,7 +41,8 @@ class Importer:
                 log.warning("import_waits_for_ledger", cause=type(error).__name__)
             if not worked:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._rt.stopping.wait(), _LOOK_S)
+                    async with asyncio.timeout(_LOOK_S):
+                        await self._rt.stopping.wait()
 
     async def work(self, conn: asyncpg.Connection[Any], policy: Policy) -> bool:
         """One batch of the oldest list; False where there is none."""

@@ -84,7 +84,8 @@ class Joiner:
             except LEDGER_ERRORS as error:
                 log.warning("inbound_lost_ledger", cause=type(error).__name__)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._rt.stopping.wait(), _AWAY_S)
+                    async with asyncio.timeout(_AWAY_S):
+                        await self._rt.stopping.wait()
             finally:
                 if conn is not None:
                     conn.terminate()
@@ -97,7 +98,8 @@ class Joiner:
             wait_s = await self.work(conn)
             if wait_s > 0:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), wait_s)
+                    async with asyncio.timeout(wait_s):
+                        await self._woken.wait()
                 # Parts of one text come close together; they share a transaction.
                 await asyncio.sleep(_GATHER_S)
 
