@@ -125,7 +125,8 @@ class Binder:
         until_mono = self._parts.clock.now_mono() + (wait_s := self._patience.wait_s(random.random()))
         await self._holder.awaits(wait_s)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._stirred.wait(), until_mono - self._parts.clock.now_mono())
+            async with asyncio.timeout(until_mono - self._parts.clock.now_mono()):
+                await self._stirred.wait()
         return not self._stirred.is_set()
 
     async def _try(self) -> bool:

@@ -37,6 +37,7 @@ from scheduler.store.scheduler import IndexUnavailable, Scheduler
 BATCH_MAX: Final = 500
 WAITING_MAX: Final = 5_000
 _PATIENCE_S: Final = 1.0
+_REPORT_EVERY_S: Final = 0.1
 _log = logs.get("egress.outcomes")
 
 
@@ -62,6 +63,7 @@ class OutcomeWriter:
         self._rounds = Rounds(parts.clock)
         self._waiting: deque[Closing] = deque()
         self._answered: Counter[tuple[str, str]] = Counter()
+        self._report_mono = 0.0
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -111,9 +113,10 @@ class OutcomeWriter:
                 raise
             self.settled += len(batch)
             await self._report_answered()
-            if not self._waiting and not self._answered:
+            if not self._waiting:
                 self._wake.clear()
-                self._idle.set()
+                if not self._answered:
+                    self._idle.set()
 
     def _take(self) -> list[Closing]:
         """The next batch in order, each message once: a second ending of a message follows in the next batch."""
@@ -162,6 +165,14 @@ class OutcomeWriter:
                 await store_accepted(conn, [replace(closing, carrier_ids=[]) for closing in plain], bench)
 
     async def _report_answered(self) -> None:
+        """A few times a second: the drain is measured over longer intervals than that."""
+        now_mono = self._parts.clock.now_mono()
+        if not self._answered:
+            return
+        if now_mono < self._report_mono:
+            asyncio.get_running_loop().call_later(self._report_mono - now_mono, self._wake.set)
+            return
+        self._report_mono = now_mono + _REPORT_EVERY_S
         answered, self._answered = self._answered, Counter()
         try:
             for (provider, class_name), segments in answered.items():

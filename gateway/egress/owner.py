@@ -66,7 +66,8 @@ class Owner:
         """Keeps the connection and the heartbeat until cancelled; raises DeclaredDead."""
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._broken.wait(), owners.HEARTBEAT_S)
+                async with asyncio.timeout(owners.HEARTBEAT_S):
+                    await self._broken.wait()
             self._broken.clear()
             try:
                 await self._beat()

@@ -354,6 +354,9 @@ class Egress:
                 _log.error("drain_incomplete", exc_info=result)
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_S):
+                await self._claimer.wait_idle()
+                for line in lines:
+                    line.pump.give_back()  # what a slow ledger claimed after its session had left
                 await self._writer.wait_idle()
                 await self._inbox.wait_idle()
 

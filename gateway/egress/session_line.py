@@ -312,7 +312,8 @@ class SessionLine:
     async def _settle_claims(self, timeout_s: float) -> None:
         """Claims that are under way come back into the pump first, so that they can be given back from there."""
         try:
-            await asyncio.wait_for(self._parts.claimer.wait_idle(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._parts.claimer.wait_idle()
         except TimeoutError:
             _log.warning("claims_under_way", session=self.session.name)
 
@@ -338,7 +339,8 @@ class SessionLine:
         """Answers in flight have time to come, then the link ends; the binder makes a new one."""
         self.pump.give_back()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._binder.leaving.wait(), rest_s)
+            async with asyncio.timeout(rest_s):
+                await self._binder.leaving.wait()
         await link.unbind(_ANSWERS_S)
 
     def _begin(self, work: Any, word: str) -> None:

@@ -92,8 +92,10 @@ class Stock:
             if want <= 0:
                 self._hungry.clear()
                 # The time limit covers what no event tells of: a stalled carrier, a writer that caught up.
+                # Not wait_for: in Python 3.11 it loses a cancellation that meets the event.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._hungry.wait(), _WAIT_MAX_S)
+                    async with asyncio.timeout(_WAIT_MAX_S):
+                        await self._hungry.wait()
                 continue
             try:
                 await self._lease(want)
@@ -105,6 +107,9 @@ class Stock:
         without = DEADLINES_DOUBTFUL if self._parts.clock.doubtful else frozenset[str]()
         ask = LeaseAsk(self._provider, self._session, want, want_segments=max(want, 1), without=without)
         leased = await self._parts.scheduler.lease(ask)
+        if not self._open.is_set():  # closed meanwhile: whoever waits for the last claim must not miss this one
+            await self._parts.scheduler.restore(leased.lease_id)
+            return
         self._watch_limit(leased)
         if leased.items or leased.expired:
             self._parts.claimer.ask(self._claims, leased)

@@ -293,7 +293,7 @@ class Connection(asyncio.Protocol):
     def _carry_on(self) -> None:
         if self._ended:
             return
-        self._schedule_flush()
+        self._flush()  # not a turn of the loop later: what an answer made room for is on its way at once
         self._arm()
         if self._paused and self._reading and self._session.queued_octets > QUEUED_OCTETS_MAX:
             self._reading = False

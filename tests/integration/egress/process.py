@@ -6,6 +6,8 @@ import asyncio
 import signal
 import sys
 
+import uvloop
+
 from gateway import logs
 from gateway.egress import role
 from gateway.runtime import Runtime
@@ -22,4 +24,4 @@ async def main(worker: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    uvloop.run(main(sys.argv[1]))

@@ -113,7 +113,7 @@ class World:
                 yield rt
             finally:
                 rt.stopping.set()
-                await asyncio.wait_for(running, 20)
+                await _ended(running, 20)
         if rt.failure is not None:
             raise rt.failure
 
@@ -164,6 +164,17 @@ class World:
             return await self.statuses(ids) == {wanted}
 
         await until(reached, timeout_s, lambda: f"not {wanted}")
+
+
+async def _ended(running: asyncio.Task[None], timeout_s: float) -> None:
+    """Waits for the role's end; one that hangs tells where."""
+    await asyncio.wait({running}, timeout=timeout_s)
+    if not running.done():
+        for task in asyncio.all_tasks():
+            task.print_stack(file=sys.stdout)
+        running.cancel()
+        raise AssertionError(f"the role did not end within {timeout_s} s")
+    await running
 
 
 async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float, say: Callable[[], str] = str) -> None:
