@@ -73,3 +73,9 @@ def test_what_is_no_key_is_refused_without_being_repeated(given: str) -> None:
 def test_a_key_is_recognised_without_being_told() -> None:
     assert check_value(OLD) == check_value(OLD) != check_value(NEW)
     assert OLD not in check_value(OLD)
+
+
+def test_a_fingerprint_recognises_and_cannot_be_found_by_trying_without_the_key() -> None:
+    one, other = Sealer({1: OLD}, 1), Sealer({1: NEW}, 1)
+    assert one.fingerprint(b"code 123456") == one.fingerprint(b"code 123456") != one.fingerprint(b"code 123457")
+    assert one.fingerprint(b"code 123456") != other.fingerprint(b"code 123456")
