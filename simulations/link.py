@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import hiredis
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import ResponseError
 
 T = TypeVar("T")
 _CHUNK = 1 << 18
@@ -104,18 +104,6 @@ class Link(Stepper):
         self._outgoing.append(hiredis.pack_command(command))
         return await _Reply()
 
-    async def evalsha(self, sha: str, *args: Any) -> Any:
-        """Runs a script that the server knows; NoScriptError where it does not."""
-        return await self._ask("EVALSHA", sha, *args)
-
-    async def eval(self, text: str, *args: Any) -> Any:
-        """Runs a script by its text."""
-        return await self._ask("EVAL", text, *args)
-
-    async def script_load(self, text: str) -> Any:
-        """Makes a script known."""
-        return await self._ask("SCRIPT", "LOAD", text)
-
     async def fcall(self, function: str, *args: Any) -> Any:
         """Runs a function that the server knows; ResponseError where it does not."""
         return await self._ask("FCALL", function, *args)
@@ -168,7 +156,4 @@ class Link(Stepper):
 
 
 def _fault(reply: Exception) -> ResponseError:
-    text = str(reply)
-    if text.startswith("NOSCRIPT"):
-        return NoScriptError(text)
-    return ResponseError(text)
+    return ResponseError(str(reply))

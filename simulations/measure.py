@@ -107,6 +107,10 @@ class Findings:
     series: dict[str, Series] = field(default_factory=dict)
     offered: int = 0
 
+    def keep(self, name: str, series: Series) -> None:
+        """A series for the pictures."""
+        self.series[name] = series
+
     def most(self, name: str, value: float, bound: float) -> None:
         """Adds a check of an upper bound."""
         self.checks.append(most(name, value, bound))

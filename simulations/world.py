@@ -199,6 +199,16 @@ class World:
         deadline = message.deadline_at if message.started_at is None else message.expires_at
         return "expired" if deadline <= self.clock.at else "waiting"
 
+    def told(self) -> Series:
+        """The series, with what expired at the second of its deadline, whoever noticed it when."""
+        for name in self.policy.classes:
+            self.series.counts.pop("expired " + name, None)
+        for message in self.ledger.messages:
+            if self.end_of(message) == "expired":
+                deadline = message.deadline_at if message.started_at is None else message.expires_at
+                self.series.count("expired " + message.kind.class_name, int((deadline - self.start_at) // 1000))
+        return self.series
+
     def excess(self) -> float:
         """The largest excess over a limit's burst, over all scopes and windows."""
         return max((watch.excess - watch.burst for watch in self.senders.watches.values()), default=0.0)

@@ -30,7 +30,7 @@ def falls(lab: Lab) -> Findings:
         world.run(_END_S + 12)
         expired = world.ended("expired")
         findings.offered += stream.offered
-        findings.series[name] = world.series
+        findings.keep(name, world.told())
         if name == "under load":
             findings.most("80 %: expired after accept", expired / len(world.ledger.messages), 0.005)
             continue

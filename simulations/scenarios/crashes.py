@@ -37,7 +37,8 @@ def kills(lab: Lab) -> Findings:
         for number in numbers
     ]
     abandoned = [m for m in messages if m.enqueued_at is not None and m.enqueued_at - m.accepted_at > 1_000]
-    findings = Findings(offered=stream.offered, series={"kills": world.series})
+    findings = Findings(offered=stream.offered)
+    findings.keep("kills", world.told())
     findings.least("leases that died", len(world.senders.lost_leases), 3)
     findings.least("batches enqueued twice", world.repeated, 5)
     findings.least("messages of the door that died", len(abandoned), 10)
@@ -65,7 +66,8 @@ def flush(lab: Lab) -> Findings:
     waiting = sum(1 for m in world.ledger.messages if m.end is None and not m.closing and m.enqueued_at is not None)
     before = len(world.ledger.messages)
     world.run(world.elapsed_s + 10)
-    findings = Findings(offered=otp.offered + flood.offered, series={"flush": world.series})
+    findings = Findings(offered=otp.offered + flood.offered)
+    findings.keep("flush", world.told())
     findings.most("OTP open after, s", opened_s, 3)
     findings.most("all open after, s", all_s, 30)
     findings.most("queue and ledger apart", abs(queued - waiting), 0)

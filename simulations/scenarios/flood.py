@@ -33,7 +33,7 @@ def _flood(lab: Lab, findings: Findings, name: str, sections: dict[str, Any]) ->
     world.run(seconds)
     waits = world.waits(lambda message: message.kind.class_name == "otp")
     findings.offered += otp.offered + flood.offered
-    findings.series[name] = world.series
+    findings.keep(name, world.told())
     findings.most(f"{name}: OTP queue p99, ms", quantile(waits, 0.99), 20)
     findings.most(f"{name}: OTP queue max, ms", max(waits), 50)
     findings.most(f"{name}: OTP refused", world.series.total("refused otp"), 0)

@@ -24,7 +24,8 @@ def down(lab: Lab) -> Findings:
     world.at(_DOWN_S, lambda: world.tell(world.senders.drop(session, world.clock.at)))
     world.at(_UP_S, lambda: world.tell(world.senders.bind(session, world.clock.at)))
     world.run(_END_S)
-    findings = Findings(offered=otp.offered + flood.offered, series={"down": world.series})
+    findings = Findings(offered=otp.offered + flood.offered)
+    findings.keep("down", world.told())
     down_at, up_at = world.start_at + _DOWN_S * 1000, world.start_at + _UP_S * 1000
     offered = world.series.total("offered otp", int(_DOWN_S), int(_DOWN_S + DETECTED_S))
     after = world.waits(lambda message: message.kind.class_name == "otp" and message.accepted_at > up_at + 1000)
@@ -56,7 +57,8 @@ def silent(lab: Lab) -> Findings:
     world.change(silent_s, carrier, silent=True)
     world.change(back_s, carrier, silent=False)
     world.run(end_s)
-    findings = Findings(offered=otp.offered + flood.offered, series={"silent": world.series})
+    findings = Findings(offered=otp.offered + flood.offered)
+    findings.keep("silent", world.told())
     silent_at, back_at = world.start_at + silent_s * 1000, world.start_at + back_s * 1000
     refused_at = min(
         (at for (name, _), at in world.door.first_refused_at.items() if name == "otp"), default=float("inf")

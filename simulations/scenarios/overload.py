@@ -29,7 +29,7 @@ def threefold(lab: Lab) -> Findings:
         world.run(seconds + 12)
         expired = world.ended("expired") / len(world.ledger.messages)
         findings.offered += stream.offered
-        findings.series[name] = world.series
+        findings.keep(name, world.told())
         if name == "no door":
             findings.least("no door: expired after accept", expired, 0.2)
             continue
@@ -54,7 +54,7 @@ def obedient(lab: Lab) -> Findings:
             world.run(world.elapsed_s + 1)
         world.run(world.elapsed_s + 12)
         findings.offered += stream.offered
-        findings.series[f"{factor}x"] = world.series
+        findings.keep(f"{factor}x", world.told())
         findings.most(f"{factor}x: requests per accepted", world.door.requests / max(1, world.door.accepted), 2.0)
         last_s = (world.door.last_accepted_at - world.start_at) / 1000
         findings.most(f"{factor}x: last accepted over load", last_s / (stream.offered / rate), 1.35)

@@ -41,7 +41,7 @@ def _retries(lab: Lab, findings: Findings) -> None:
         findings.offered += stream.offered
         firsts[name] = world.senders.first_attempts
         if name == "capped":
-            findings.series["retries"] = world.series
+            findings.keep("retries", world.told())
             allowed = _SHARE * rate * seconds + _RETRY_BURST
             findings.most("retries over 10 % of rate x t + burst", world.senders.retries / allowed, 1)
             findings.most("over burst, any window", world.excess(), 0.001)
@@ -65,7 +65,7 @@ def _hostile(lab: Lab, findings: Findings) -> None:
         world.run(seconds + 12)
         findings.offered += banks.offered
         p99[name] = quantile(world.waits(lambda message: True), 0.99)
-        findings.series[name] = world.series
+        findings.keep(name, world.told())
         findings.most(f"{name}: expired after accept", world.ended("expired") / len(world.ledger.messages), 0.001)
     findings.most("accepted p99 beside hostile clients over without", p99["hostile"] / p99["obedient"], 1.1)
 

@@ -48,7 +48,7 @@ def _flows(lab: Lab, findings: Findings) -> None:
     others = [message for message in world.ledger.messages if message.kind.tenant != "surging"]
     accepted = sum(1 for message in others if message.kind.tenant.startswith("quiet"))
     expired = sum(1 for message in others if world.end_of(message) == "expired")
-    findings.series["flows"] = world.series
+    findings.keep("flows", world.told())
     findings.most("100 flows: others expired after accept", expired / len(others), 0.001)
     findings.most("100 flows: quiet refused", streams[0].offered - accepted, 0)
     findings.most("100 flows: quiet p99 over calm, ms", p99["flows"] - p99["calm"], 2_000 / rate * 20 + 40)
@@ -65,7 +65,7 @@ def _tenants(lab: Lab, findings: Findings) -> None:
     world.offer(first, surge)
     world.run(_END_S + 12)
     findings.offered += first.offered + surge.offered
-    findings.series["tenants"] = world.series
+    findings.keep("tenants", world.told())
     late = [m for m in world.ledger.messages if world.end_of(m) == "expired"]
     findings.most("100 tenants: expired after accept", len(late) / len(world.ledger.messages), 0.001)
     ours = [

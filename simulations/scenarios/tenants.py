@@ -32,7 +32,7 @@ def noisy(lab: Lab) -> Findings:
     accepted = Counter(message.kind.tenant == "noisy" for message in world.ledger.messages)
     sent = Counter(message.kind.tenant == "noisy" for message in world.ledger.messages if message.started_at)
     findings.offered = quiet.offered + loud.offered
-    findings.series["beside"] = world.series
+    findings.keep("beside", world.told())
     findings.most("quiet p99 over alone, ms", waits["beside"] - waits["alone"], 20)
     findings.most("quiet refused", quiet.offered - accepted[False], 0)
     findings.least("noisy share of the rest", sent[True] / (rate * seconds - sent[False]), 0.99)
@@ -60,7 +60,7 @@ def weights(lab: Lab) -> Findings:
     for name, share in amounts.items():
         world.offer(Stream([Kind(name, "transactional")], 40_000 * share, amount=int(lab.size * share), pattern="even"))
     findings = Findings(offered=sum(int(lab.size * share) for share in amounts.values()))
-    findings.series["weights"] = world.series
+    findings.keep("weights", world.told())
     shares = _Shares(world, {"a": 1, "b": 2, "c": 5}, quantum)
     world.on_step = shares.look
     world.run(half_s)

@@ -1,4 +1,4 @@
-"""The scheduler's scenarios (I10, I16 to I19, I23 to I26) at the size of every test run: seeds 1 and 2, 100k messages."""
+"""The scheduler's scenarios (I10, I16 to I19, I23 to I26) with seeds 1 and 2 and 100k messages each."""
 
 from __future__ import annotations
 

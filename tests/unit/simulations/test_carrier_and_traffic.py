@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from scheduler.core.records import Flow
 from simulations.carrier import Carrier
 from simulations.ledger import Ledger, Message
 from simulations.traffic import Clients, Kind, Stream
-from scheduler.core.records import Flow
 
 KIND = Kind("t", "otp")
 
