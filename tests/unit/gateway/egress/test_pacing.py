@@ -62,3 +62,32 @@ def test_throttling_never_stops_a_session() -> None:
         now_mono += 0.2
     rate = pacer.rate_per_s(now_mono)
     assert rate is not None and rate >= 1.0
+
+
+def test_a_rest_doubles_until_something_is_accepted() -> None:
+    pacer = Pacer(None)
+    assert pacer.rest(100.0, 1.0, 0.0)
+    assert pacer.wait_s(100.0) == pytest.approx(1.0)
+    assert not pacer.rest(100.5, 1.0, 0.0), "the answers of one window are one rest"
+    assert pacer.rest(101.0, 1.0, 0.0) and pacer.rest_s(101.0) == pytest.approx(2.0)
+    assert pacer.rest(103.0, 1.0, 1.0) and pacer.rest_s(103.0) == pytest.approx(3.0), "jitter takes up to a quarter"
+    pacer.accepted()
+    assert pacer.rest(110.0, 1.0, 0.0) and pacer.rest_s(110.0) == pytest.approx(1.0)
+    assert pacer.rest_s(111.0) == 0
+
+
+def test_a_rest_is_never_longer_than_half_a_minute() -> None:
+    pacer, now_mono = Pacer(None), 0.0
+    for _ in range(12):
+        assert pacer.rest(now_mono, 1.0, 0.0)
+        now_mono += pacer.rest_s(now_mono)
+    assert pacer.rest(now_mono, 1.0, 0.0) and pacer.rest_s(now_mono) == pytest.approx(30.0)
+
+
+def test_what_the_scheduler_slowed_leaves_no_faster_here() -> None:
+    pacer = Pacer(None)
+    now_mono = _busy(pacer, 100, 2.0)
+    pacer.follow(40.0, now_mono)
+    assert pacer.rate_per_s(now_mono) == pytest.approx(40, rel=0.01)
+    pacer.follow(90.0, now_mono)
+    assert pacer.rate_per_s(now_mono) == pytest.approx(40, rel=0.01), "what is slower already stays so"
