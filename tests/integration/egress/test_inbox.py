@@ -68,7 +68,7 @@ async def test_a_policy_change_rebinds_only_what_changed(database_url: str, redi
 
         await until(both_bound, 10)
         source = PolicyText(world.carrier.port, sessions=2).yaml()
-        changed = source.replace("s2: {host: 127.0.0.1", "s2: {host: localhost") + "# version 2\n"
+        changed = source.replace("s2: {host: '127.0.0.1'", "s2: {host: 'localhost'") + "# version 2\n"
         version = await versions.insert(world.conn, changed, "test", "", world.clock.now_at())
         await versions.activate(world.conn, version)
 
