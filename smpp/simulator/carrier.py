@@ -16,18 +16,18 @@ from typing import Any
 
 from smpp.link import Connection, LinkSettings, serve
 from smpp.protocol import errors as e
-from smpp.protocol.commands import BIND_TRANSMITTER, response_of
+from smpp.protocol.commands import BIND_TRANSMITTER
 from smpp.protocol.pdu import (
-    TYPES,
     Bind,
     CancelSm,
     DataSm,
+    DataSmResp,
     DeliverSm,
-    MessageResp,
     Outbind,
     Pdu,
     QuerySm,
     SubmitSm,
+    SubmitSmResp,
 )
 from smpp.simulator.disturbances import Outgoing, answer_of, octets_of
 from smpp.simulator.doorkeeper import Doorkeeper
@@ -45,6 +45,7 @@ from smpp.simulator.timeline import Timeline
 
 RECEIPT_TRIES_MAX = 10
 _EARLY_RECEIPT_LEAD_S = 0.05
+_COUNTED_AS = {e.ROK: "accepted", e.RTHROTTLED: "throttled"}
 
 
 class Simulator:
@@ -227,8 +228,7 @@ class Simulator:
         if verdict.status is None:
             self.counters["dropped"] += 1
         else:
-            kind = {e.ROK: "accepted", e.RTHROTTLED: "throttled"}.get(verdict.status, "errors")
-            self.counters[kind] += 1
+            self.counters[_COUNTED_AS.get(verdict.status, "errors")] += 1
             self.later(verdict.delay_s, self._answer_submit, esme, request, verdict)
         if settings.unbind_after and esme.submits == settings.unbind_after:
             self.unbind(esme)
@@ -237,9 +237,9 @@ class Simulator:
         settings = self.settings
         esme.answers += 1
         esme.unanswered -= 1
-        response = TYPES[response_of(request.COMMAND_ID)](command_status=verdict.status or 0)
-        if isinstance(response, MessageResp) and settings.message_ids != "empty":
-            response.message_id = verdict.message_id
+        message_id = verdict.message_id if settings.message_ids != "empty" else ""
+        kind_of_response = SubmitSmResp if isinstance(request, SubmitSm) else DataSmResp
+        response = kind_of_response(message_id, command_status=verdict.status or 0)
         kind = settings.bad_pdu if settings.bad_pdu and esme.answers % settings.bad_pdu_every == 0 else None
         if kind is None:
             esme.connection.respond(request, response)

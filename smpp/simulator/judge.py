@@ -47,7 +47,7 @@ class Judge:
         """`unanswered` counts this session's submits without an answer, this one included."""
         if settings.window_max and unanswered > settings.window_max:
             return Verdict(settings.window_status or None)
-        rule = self._rule(settings, pdu)
+        rule = self._rule(settings, pdu) if settings.rules else None
         verdict = self._verdict(settings, rule)
         if verdict.cut:
             return verdict
@@ -106,9 +106,10 @@ class Judge:
 
     def outcome(self, settings: SimulatorSettings, other_than: str = "") -> str:
         """A state for a receipt."""
-        weights = {word: weight for word, weight in settings.receipt_outcomes.items() if word != other_than}
-        if any(weights.values()):
-            return self._rng.choices(list(weights), list(weights.values()))[0]
+        if settings.receipt_outcomes:
+            weights = {word: weight for word, weight in settings.receipt_outcomes.items() if word != other_than}
+            if any(weights.values()):
+                return self._rng.choices(list(weights), list(weights.values()))[0]
         if other_than:
             return "DELIVRD" if other_than != "DELIVRD" else "UNDELIV"
         return "UNDELIV" if self._chance(settings.receipt_fail_ratio) else "DELIVRD"

@@ -69,13 +69,11 @@ def receipt_pdu(receipt: Receipt, dialect: Dialect, done_at: int) -> DeliverSm |
     handset = (submit.dest_addr_ton, submit.dest_addr_npi, submit.destination_addr)
     sender = (submit.source_addr_ton, submit.source_addr_npi, submit.source_addr)
     source, destination = (handset, sender) if dialect.swapped else (sender, handset)
-    pdu: DeliverSm | DataSm = DataSm() if dialect.data_sm else DeliverSm(short_message=text)
-    pdu.source_addr_ton, pdu.source_addr_npi, pdu.source_addr = source
-    pdu.dest_addr_ton, pdu.dest_addr_npi, pdu.destination_addr = destination
-    pdu.esm_class = esm_class
-    pdu.data_coding = dialect.data_coding
-    pdu.tlvs = tuple(tlvs)
-    return pdu
+    if dialect.data_sm:
+        return DataSm("", *source, *destination, esm_class, data_coding=dialect.data_coding, tlvs=tuple(tlvs))
+    return DeliverSm(
+        "", *source, *destination, esm_class, data_coding=dialect.data_coding, short_message=text, tlvs=tuple(tlvs)
+    )
 
 
 def _text(receipt: Receipt, dialect: Dialect, message_id: str, done_at: int) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from smpp.protocol.pdu import AlertNotification, DeliverSm, SubmitSm
+from smpp.protocol.pdu import AlertNotification, DeliverSm, Pdu, SubmitSm
 from smpp.receipts import reader
 from smpp.simulator import ScriptInvalid, execute
 from smpp.simulator.journal import text_prefix
@@ -33,14 +33,29 @@ async def receipt_of(title: str, **fields: Any) -> tuple[str, DeliverSm]:
         return esme.answers[0][1].message_id, receipt
 
 
+class Ordered(Esme):
+    """Remembers what came first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[str] = []
+
+    def answered(self, token: Any, response: Any, late: bool) -> None:
+        super().answered(token, response, late)
+        self.order.append("answer")
+
+    def requested(self, pdu: Pdu) -> None:
+        super().requested(pdu)
+        self.order.append("receipt")
+
+
 async def test_receipt_first() -> None:
     async with example("The receipt is there before the answer") as carrier:
-        esme = Esme()
+        esme = Ordered()
         await esme.bind(carrier.port)
         esme.submit("a")
-        await until(lambda: esme.requests)
-        assert esme.answers == []
-        await until(lambda: esme.answers)
+        await until(lambda: len(esme.order) == 2)
+        assert esme.order == ["receipt", "answer"]
 
 
 async def test_a_bad_day() -> None:
@@ -214,9 +229,9 @@ async def test_phases() -> None:
         esme = Esme()
         await esme.bind(carrier.port)
         seen = []
-        for moment_s in (0.0, 0.45, 0.45):
-            await asyncio.sleep(moment_s)
-            esme.submit(moment_s + len(seen))
+        for ratio in (0, 1, 0):
+            await until(lambda ratio=ratio: carrier.settings.error_ratio == ratio)
+            esme.submit(len(seen))
             await until(lambda: len(esme.answers) == len(seen) + 1)
             seen.append(esme.answers[-1][1].command_status)
         assert seen == [0, 8, 0]
