@@ -54,6 +54,7 @@ bench: $(STAMP) ## the full job measured: rate, latency, CPU; prints a table, wr
 .PHONY: faults
 faults: $(STAMP) ## seeded kill and cut runs at full N; prints a table, writes results/faults-DATE.json
 	$(BIN)/python -m loadtests.faults $(ARGS)
+	$(BIN)/python -m loadtests.cuts --rounds 25
 
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged PDUs against codec, session and readers; ARGS="--seconds 3600" for an hour

@@ -26,7 +26,7 @@ from loadtests.tcp_proxy import ANSWER_LATE, BLACK_HOLE, ENDS_LINK, POINTS, Cut,
 from loadtests.traffic import Traffic
 from loadtests.world import Shape, World
 
-RESPONSE_TIMEOUT_MS = 1_000
+RESPONSE_TIMEOUT_MS = 800
 BACK_OFF_S = 2.0  # the ceiling in the policy of these worlds
 BACK_WITHIN_S = BACK_OFF_S + 2.0
 # Silence is noticed by the response timer, then by the enquire_link that follows.
@@ -86,7 +86,7 @@ async def _play(plan: Plan, world: World, proxy: TcpProxy, outcome: Outcome) -> 
     sending = asyncio.create_task(traffic.run_until_stopped())
     for _ in range(plan.rounds):
         for point in dice.sample(plan.points, len(plan.points)):
-            cut = Cut(point, at=dice.randint(20, 60), inside=dice.randint(1, 60), late_s=RESPONSE_TIMEOUT_MS / 1000 + 1)
+            cut = Cut(point, at=dice.randint(10, 40), inside=dice.randint(1, 60), late_s=RESPONSE_TIMEOUT_MS / 1000 + 1)
             await _cut(world, proxy, cut, outcome)
     await asyncio.sleep(RESPONSE_TIMEOUT_MS / 1000 + 1)
     traffic.stop()
