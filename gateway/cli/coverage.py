@@ -88,7 +88,7 @@ async def _look(span_ms: int, data_dir: Path | None) -> dict[str, Any]:
     now_at = time.time_ns() // 1_000_000
     since_at = (now_at - span_ms) // HOUR_MS * HOUR_MS
     async with database(data_dir) as conn:
-        found = await hours(conn, since_at, now_at + HOUR_MS)
+        found = await hours(conn, since_at, now_at)
 
     def told(counts: HourCounts) -> dict[str, Any]:
         return {

@@ -14,6 +14,7 @@ from typing import Any, Final
 import asyncpg
 
 from gateway.domain.coverage import HOUR_MS, HourCounts
+from gateway.domain.matching import YOUNG_MS
 
 _SHARDS: Final = 64
 SHARD: Final = f"(pg_backend_pid() % {_SHARDS})::smallint"
@@ -48,7 +49,8 @@ SELECT provider, hour_at, sum(sent)::bigint AS sent, sum(decided)::bigint AS dec
 _UNMATCHED: Final = f"""
 SELECT provider, received_at - received_at % {HOUR_MS} AS hour_at, count(*) AS unmatched
   FROM (SELECT provider, received_at FROM receipts
-         WHERE merged_at IS NULL AND message_id IS NULL AND received_at >= $1 LIMIT $2) AS waiting
+         WHERE merged_at IS NULL AND message_id IS NULL AND received_at >= $1 AND received_at <= $3
+         LIMIT $2) AS waiting
  GROUP BY 1, 2
 """  # noqa: S608 - constants of ours
 UNMATCHED_MAX: Final = 500_000
@@ -89,20 +91,23 @@ class Tally:
         self._deltas.clear()
 
 
-async def hours(conn: asyncpg.Connection[Any], since_at: int, until_at: int) -> list[HourCounts]:
-    """The counts of every provider and hour that begins within these instants (UTC ms), unmatched receipts included."""
+async def hours(conn: asyncpg.Connection[Any], since_at: int, now_at: int) -> list[HourCounts]:
+    """The counts of every provider and hour that begins within these instants (UTC ms), unmatched receipts included.
+
+    A receipt of the last ten seconds is no unmatched one yet: its carrier id may be on the way.
+    """
     unmatched = Counter(
         {
             (row["provider"], row["hour_at"]): row["unmatched"]
-            for row in await conn.fetch(_UNMATCHED, since_at, UNMATCHED_MAX)
+            for row in await conn.fetch(_UNMATCHED, since_at, UNMATCHED_MAX, now_at - YOUNG_MS)
         }
     )
     found = {
         (row["provider"], row["hour_at"]): HourCounts(**row, unmatched=unmatched[row["provider"], row["hour_at"]])
-        for row in await conn.fetch(_HOURS, since_at, until_at)
+        for row in await conn.fetch(_HOURS, since_at, now_at + 1)
     }
     for (provider, hour_at), waiting in unmatched.items():
-        if (provider, hour_at) not in found and hour_at < until_at:
+        if (provider, hour_at) not in found:
             found[provider, hour_at] = HourCounts(provider, hour_at, 0, 0, 0, 0, waiting)
     return [found[key] for key in sorted(found)]
 
