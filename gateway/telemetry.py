@@ -133,6 +133,7 @@ class Metrics:
         self.clock_offset_seconds = _gauge("clock_offset_seconds", "Queue's clock minus the local wall clock.", "role")
         self.clock_doubtful = _gauge("clock_doubtful", "1 while deadlines cannot be judged.", "role")
         self.sweep_lag_seconds = _gauge("sweep_lag_seconds", "How late the oldest due row of a sweep is.", "sweep")
+        self.reroutes_total = _counter("reroutes_total", "Messages moved off a route that could not send.")
         self.due_count_seconds = _gauge("due_count_seconds", "How long the last count of the due table took.")
         self.partitions_ahead_days = _gauge("partitions_ahead_days", "Days for which partitions exist already.")
         self.role_restarts_total = _counter(

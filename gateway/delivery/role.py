@@ -12,6 +12,7 @@ from gateway.delivery.gauges import Gauges
 from gateway.delivery.pausing import Pausing
 from gateway.delivery.promoter import Promoter
 from gateway.delivery.rebuild import Rebuilder
+from gateway.delivery.reroute import Rerouter
 from gateway.delivery.retention import Retention
 from gateway.delivery.sweeps import Sweeper
 from gateway.inbound.importer import Importer
@@ -25,7 +26,7 @@ log = get(__name__)
 
 async def run(rt: Runtime) -> None:
     """Work until `rt.stopping` is set; returns once what was in hand is written."""
-    pausing, book = Pausing(rt), DueBook(rt)
+    pausing, book, rerouter = Pausing(rt), DueBook(rt), Rerouter(rt)
     rebuilder = Rebuilder(rt, pausing)
     async with Client() as client:
         parts = {
@@ -35,7 +36,8 @@ async def run(rt: Runtime) -> None:
             "imports": Importer(rt).run(),
             "sweeps": Sweeper(rt).run(),
             "retention": Retention(rt).run(),
-            "promoter": Promoter(rt, book).run(),
+            "promoter": Promoter(rt, book, rerouter.detour).run(),
+            "reroute": rerouter.run(),
             "due_book": book.run(),
             "pauses": pausing.run(),
             "rebuild": rebuilder.run(),
