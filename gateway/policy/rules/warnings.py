@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from gateway.policy.rules.faults import Fault
 from gateway.policy.rules.scalars import is_reference
-from gateway.policy.rules.snapshot import Limit, Policy, Provider, Session
+from gateway.policy.rules.snapshot import Limit, Policy, Provider, Session, Tenant
 
 ROUND_TRIP_S = 0.1  # a usual time from submit_sm to its answer over the Internet
+_DAY_MINUTES = 1_440
 DEFAULT_PARTS_MAX = 10  # the API's max_segments where a message says nothing
 
 
@@ -16,7 +17,7 @@ def warn(policy: Policy) -> list[Fault]:
     """Warnings in the order of the file's sections; their line is 0, their path says where."""
     return [
         Fault(0, path, message)
-        for find in (_bursts, _windows, _links, _binds, _secrets, _tlvs, _retention)
+        for find in (_bursts, _windows, _links, _binds, _routes, _hours, _secrets, _tlvs, _retention)
         for path, message in find(policy)
     ]
 
@@ -100,6 +101,68 @@ def _binds(policy: Policy) -> Iterator[tuple[str, str]]:
             yield f"{path}.sessions", "all are receivers: nothing can be submitted here"
         if binds == {"transmitter"} and provider.dialect.register != "none":
             yield f"{path}.sessions", "all are transmitters: receipts cannot come in; bind a receiver or register none"
+
+
+def _routes(policy: Policy) -> Iterator[tuple[str, str]]:
+    """Routes that no message can take, whoever sends it."""
+    tenants = (policy.tenant_defaults, *policy.tenants.values())
+    for route in policy.routes.values():
+        path = f"routes.{route.name}.match"
+        able = [one for one in tenants if route.tenants is None or one.name in route.tenants]
+        if route.tenants is not None and not route.tenants & set(policy.tenants):
+            yield f"{path}.tenants", "names no tenant of this policy: nothing takes this route until one is named"
+        elif route.classes is not None and not any(route.classes & one.classes for one in able):
+            yield f"{path}.classes", "no tenant that may take this route has one of these classes"
+        elif route.senders is not None and not any(_may_use(one, route.senders) for one in able):
+            yield f"{path}.senders", "no tenant that may take this route has one of these senders"
+        elif route.prefixes and not any(_may_reach(one, route.prefixes) for one in able):
+            yield f"{path}.prefixes", "no tenant that may take this route may send to these numbers"
+
+
+def _may_use(tenant: Tenant, senders: frozenset[str]) -> bool:
+    return tenant.senders is None or tenant.default_sender in senders or not senders.isdisjoint(tenant.senders)
+
+
+def _may_reach(tenant: Tenant, prefixes: tuple[str, ...]) -> bool:
+    return tenant.destinations is None or any(
+        prefix.startswith(allowed) or allowed.startswith(prefix)
+        for prefix in prefixes
+        for allowed in tenant.destinations
+    )
+
+
+def _hours(policy: Policy) -> Iterator[tuple[str, str]]:
+    """Send windows that some of their messages never see open."""
+    for destination in policy.destinations.values():
+        window = destination.send_window
+        if window is None:
+            continue
+        path = f"destinations.{destination.name}.send_window"
+        closed_ms = (window.from_minute - window.to_minute) % _DAY_MINUTES * 60_000
+        for name in sorted(window.classes):
+            traffic = policy.classes[name]
+            if not any(name in one.classes for one in (policy.tenant_defaults, *policy.tenants.values())):
+                yield f"{path}.classes", f"no tenant has the class {name}"
+            elif traffic.ttl_max_ms < closed_ms:
+                yield (
+                    path,
+                    (
+                        f"never opens for {name} that comes as it closes: it is closed for {_hours_of(closed_ms)}, "
+                        f"and {name} lives {_hours_of(traffic.ttl_max_ms)} at most"
+                    ),
+                )
+            elif traffic.ttl_default_ms < closed_ms:
+                yield (
+                    path,
+                    (
+                        f"is closed for {_hours_of(closed_ms)}: {name} that comes as it closes and lives "
+                        f"{_hours_of(traffic.ttl_default_ms)} by default is refused"
+                    ),
+                )
+
+
+def _hours_of(ms: int) -> str:
+    return f"{ms / 3_600_000:.3g} h"
 
 
 def _secrets(policy: Policy) -> Iterator[tuple[str, str]]:
