@@ -39,7 +39,7 @@ class Inbox:
             return problem_answer(STORAGE)
         page = rows[: wanted.limit]
         cursor = self._cursors.write(tenant, page[-1]["id"]) if len(rows) > wanted.limit else None
-        data = [inbound.shown(row, inbound.text_of(row, self._rt.sealer)) for row in page]
+        data = [inbound.shown(row, inbound.readable(row, self._rt.sealer)) for row in page]
         return json_answer(200, {"data": data, "next_cursor": cursor})
 
     async def one(self, exchange: Exchange, tenant: TenantRef) -> Answer:
@@ -54,7 +54,7 @@ class Inbox:
             return problem_answer(STORAGE)
         if row is None:
             return problem_answer(NOT_FOUND)
-        return json_answer(200, inbound.shown(row, inbound.text_of(row, self._rt.sealer)))
+        return json_answer(200, inbound.shown(row, inbound.readable(row, self._rt.sealer)))
 
     def _filter(self, exchange: Exchange, tenant: TenantRef) -> inbound.Filter | Problem:
         given, faults = parameters(exchange, _FILTERS)

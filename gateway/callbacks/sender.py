@@ -33,6 +33,7 @@ _AWAY_S: Final = 1.0
 _PACE_S: Final = 0.02
 _COMMAND_S: Final = 30.0
 _TIDY_S: Final = 600.0
+_BROKEN_MS: Final = 60_000
 # A host that vanished without a word frees its lock within half a minute.
 _KEEPALIVE: Final = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
 
@@ -128,6 +129,9 @@ class Sender:
         except LEDGER_ERRORS as error:
             log.warning("callback_line_stopped", endpoint=endpoint_id, cause=type(error).__name__)
             self._resting[endpoint_id] = self._rt.clock.now_at() + 1_000
+        except Exception as error:  # one endpoint's trouble is not the others'
+            log.error("callback_line_broke", endpoint=endpoint_id, exc_info=error)
+            self._resting[endpoint_id] = self._rt.clock.now_at() + _BROKEN_MS
         finally:
             self._lines.pop(endpoint_id, None)
             self._remember(line)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,7 +25,7 @@ from gateway.ledger.tenants import ids_by_name
 from gateway.logs import get
 from gateway.policy.rules.snapshot import Policy
 from gateway.runtime import Runtime
-from gateway.sealing import about_provider
+from gateway.sealing import SealBroken, about_provider
 from gateway.telemetry import metrics
 
 BATCH: Final = 200
@@ -79,6 +79,7 @@ class Joiner:
             conn: asyncpg.Connection[Any] | None = None
             try:
                 conn = await connect(self._rt.settings.database_url, command_timeout=_COMMAND_S)
+                await inbound.unpark(conn)  # the key of sealed ones may be here now
                 await conn.add_listener(inbound.CHANNEL, lambda *_: self._woken.set())
                 await self._serve(conn)
             except LEDGER_ERRORS as error:
@@ -122,8 +123,13 @@ class Joiner:
             return 0.0
         return _LOOK_S if oldest_at is None else min(_LOOK_S, max(0.0, (oldest_at + timeout_ms - now_at) / 1000) or 0.1)
 
-    def _read(self, row: Mapping[str, Any]) -> Read:
-        raw = self._rt.sealer.unwrap(bytes(row["raw"]), about_provider(row["provider"]))
+    def _read(self, row: Mapping[str, Any]) -> Read | None:
+        """A kept part; None where this process has not the key that it is sealed under."""
+        try:
+            raw = self._rt.sealer.unwrap(bytes(row["raw"]), about_provider(row["provider"]))
+        except SealBroken:
+            log.error("inbound_part_sealed", part=row["id"])
+            return None
         return read_part(raw, data_sm=row["data_sm"])
 
     async def _take(
@@ -134,7 +140,9 @@ class Joiner:
         keys: dict[int, bytes] = {}
         for row in rows:
             read = self._read(row)
-            if read.place is None:
+            if read is None:
+                keys[row["id"]] = inbound.PARKED
+            elif read.place is None:
                 told.append(_whole(policy, row, read))
                 done.append(row["id"])
             else:
@@ -142,11 +150,14 @@ class Joiner:
         await inbound.wait(conn, keys)
         timeout_ms = policy.inbound.join_timeout_ms
         touched = set(keys.values()) | set(await inbound.late(conn, now_at - timeout_ms, BATCH))
+        touched.discard(inbound.PARKED)
         by_key: dict[bytes, list[asyncpg.Record]] = {}
         for row in await inbound.siblings(conn, sorted(touched)):
             by_key.setdefault(row["join_key"], []).append(row)
         for group in by_key.values():
-            joined, over = _join(policy, group, self._read, now_at)
+            reads = {row["id"]: self._read(row) for row in group}
+            await inbound.wait(conn, {row_id: inbound.PARKED for row_id, read in reads.items() if read is None})
+            joined, over = _join(policy, group, reads, now_at)
             told += joined
             done += over
         handed = await self._hand_over(conn, policy, told, now_at)
@@ -220,14 +231,15 @@ def _whole(policy: Policy, row: Mapping[str, Any], read: Read) -> _Told:
 
 
 def _join(
-    policy: Policy, group: list[asyncpg.Record], read_row: Callable[[Mapping[str, Any]], Read], now_at: int
+    policy: Policy, group: list[asyncpg.Record], reads: Mapping[int, Read | None], now_at: int
 ) -> tuple[list[_Told], list[int]]:
-    """What the parts under one key come to, and the rows that are done with it."""
-    reads = {row["id"]: read_row(row) for row in group}
-    parts = []
+    """What the parts under one key come to, and the rows that are done with it; what cannot be read waits."""
+    parts: list[Part] = []
+    tons: dict[int, int] = {}
     for row in group:
         read = reads[row["id"]]
-        if read.place is not None:
+        if read is not None and read.place is not None:
+            tons[row["id"]] = read.source_ton
             parts.append(
                 Part(
                     row_id=row["id"],
@@ -244,7 +256,7 @@ def _join(
     decode = decoder_of(policy, first["provider"])
 
     def told(message: Gathered) -> _Told:
-        ton = reads[message.row_ids[0]].source_ton
+        ton = tons[message.row_ids[0]]
         text = message.text(decode)
         return _Told(
             first["provider"], first["sender"], ton, first["recipient"], text,

@@ -16,7 +16,7 @@ import orjson
 from gateway.domain import states
 from gateway.domain.ids import rfc3339
 from gateway.domain.message import message_object
-from gateway.ledger.inbound import text_of
+from gateway.ledger.inbound import readable
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import CallbackTarget, Policy
 from gateway.sealing import Sealer
@@ -286,7 +286,7 @@ async def page(
     texts: dict[UUID, str | None] = {}
     wanted = [row["message_id"] for row in rows if row["type"] == RECEIVED]
     if wanted:
-        texts = {row["id"]: text_of(row, sealer) for row in await conn.fetch(_TEXTS, wanted, endpoint.tenant_id)}
+        texts = {row["id"]: readable(row, sealer) for row in await conn.fetch(_TEXTS, wanted, endpoint.tenant_id)}
     return [
         Line(
             row["id"],

@@ -13,10 +13,11 @@ from uuid import UUID
 import asyncpg
 
 from gateway.domain import ids
-from gateway.sealing import Sealer, about_message
+from gateway.sealing import SealBroken, Sealer, about_message
 
 CHANNEL: Final = "sluicegate_inbound"
 PREFIX: Final = "in_"
+PARKED: Final = b""  # the join_key of a part that cannot be opened by now
 _LOCK: Final = "sluicegate.inbound"
 _READ_S: Final = 2.0
 
@@ -35,9 +36,13 @@ SELECT id, provider, sender, recipient, received_at, raw, data_sm, join_key, don
 _LATE: Final = """
 SELECT DISTINCT join_key FROM (
     SELECT join_key FROM inbound_parts
-     WHERE done_at IS NULL AND join_key IS NOT NULL AND received_at <= $1 ORDER BY received_at LIMIT $2) AS late
+     WHERE done_at IS NULL AND join_key IS NOT NULL AND join_key <> '' AND received_at <= $1
+     ORDER BY received_at LIMIT $2) AS late
 """
-_OLDEST: Final = "SELECT min(received_at) FROM inbound_parts WHERE done_at IS NULL AND join_key IS NOT NULL"
+_OLDEST: Final = """
+SELECT min(received_at) FROM inbound_parts WHERE done_at IS NULL AND join_key IS NOT NULL AND join_key <> ''
+"""
+_UNPARK: Final = "UPDATE inbound_parts SET join_key = NULL WHERE join_key = '' AND done_at IS NULL"
 _DONE: Final = "UPDATE inbound_parts SET done_at = $2 WHERE id = ANY ($1::bigint[])"
 _FORGET: Final = """
 DELETE FROM inbound_parts WHERE id IN (
@@ -108,6 +113,11 @@ async def wait(conn: asyncpg.Connection[Any], keys: Mapping[int, bytes]) -> None
     """Puts parts (by row id) under the keys that they share with their siblings."""
     if keys:
         await conn.execute(_MARK, list(keys), list(keys.values()))
+
+
+async def unpark(conn: asyncpg.Connection[Any]) -> None:
+    """Parts that could not be opened are looked at once more."""
+    await conn.execute(_UNPARK)
 
 
 async def siblings(conn: asyncpg.Connection[Any], keys: Sequence[bytes]) -> list[asyncpg.Record]:
@@ -211,6 +221,14 @@ def text_of(row: Mapping[str, Any], sealer: Sealer) -> str | None:
     if row["body"] is None:
         return None
     return sealer.open(row["body_key_id"], bytes(row["body"]), _about(row["id"])).decode("utf-8")
+
+
+def readable(row: Mapping[str, Any], sealer: Sealer) -> str | None:
+    """The text where it can be shown: None where it was wiped, or this process has not its key."""
+    try:
+        return text_of(row, sealer)
+    except SealBroken:
+        return None
 
 
 def _about(inbound_id: UUID) -> bytes:

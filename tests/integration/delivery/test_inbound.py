@@ -15,6 +15,7 @@ from gateway.ledger import callback_lines, consents, inbound
 from gateway.ledger.callback_lines import Endpoint
 from gateway.ledger.inbox import ReceivedPart, keep
 from gateway.policy.rules.parse import read_policy
+from gateway.sealing import Sealer
 from smpp.protocol.codec import encode
 from smpp.protocol.pdu import DataSm, DeliverSm
 from tests.integration.delivery.world import SECRET, World, until
@@ -190,6 +191,23 @@ async def test_what_cannot_be_read_is_an_empty_text_and_stops_nothing(inbox: Wor
     await arrive(inbox, deliver("after"))
     await join(inbox)
     assert sorted(text or "" for _, _, text, _, _ in await texts(inbox)) == ["", "after"]
+
+
+async def test_a_part_whose_key_lacks_waits_and_stops_nothing(inbox: World) -> None:
+    ours = inbox.sealer
+    inbox.sealer = Sealer({1: bytes(range(32)), 7: b"7" * 32}, 7)
+    first, second = (deliver(udh8(4, 2, number) + b"part ", esm_class=0x40) for number in (1, 2))
+    await arrive(inbox, deliver("sealed"), first)
+    inbox.sealer = ours
+    await arrive(inbox, deliver("open"), second)
+    inbox.clock.shift_ms = 700_000
+    await join(inbox)
+    assert sorted((text or "", parts) for _, _, text, parts, _ in await texts(inbox)) == [("open", 1), ("part ", 1)]
+    inbox.sealer = Sealer({1: bytes(range(32)), 7: b"7" * 32}, 7)
+    async with inbox.pool.acquire() as conn:
+        await inbound.unpark(conn)
+    await join(inbox)
+    assert "sealed" in {text for _, _, text, _, _ in await texts(inbox)}
 
 
 async def test_a_number_without_owner_is_kept_and_adopted_once_a_policy_names_it(inbox: World) -> None:
