@@ -104,9 +104,12 @@ def empty_database_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture
-def redis_url(valkey_server: ValkeyServer) -> str:
-    """URL of the Valkey of this test process, emptied (data and scripts)."""
-    url = valkey_server.url()
+def redis_url(request: pytest.FixtureRequest) -> str:
+    """URL of the Valkey of this test process, emptied (data and scripts), or of a server named by TEST_REDIS_URL.
+
+    A server that is named is emptied too.
+    """
+    url = os.environ.get("TEST_REDIS_URL") or request.getfixturevalue("valkey_server").url()
     with redis.Redis.from_url(url) as client:
         client.flushall()
         client.script_flush()

@@ -9,28 +9,65 @@ local LATER_MS = 60000       -- and how far a message is deferred then
 if state == 'lost' then return { '!lost' } end
 if not tuning_raw then return { '!untuned' } end
 
--- A place in the waiting line of (scope, tenant): one per idempotency key. The line is a count of places given and of
--- places that have had their time since, at the rate of the present; so it shortens as fast as things go now.
-local function place_in_line(scope, tenant, place, base, rate, probe)
-  local line_key = P .. 'tail:' .. scope .. '|' .. tenant
-  local place_key, given, passed, at = line_key .. '|' .. place, 0, 0, now
-  local raw = call('GET', line_key)
-  if raw then given, passed, at = unpack_record('<ddd', raw) end
-  rate = max(rate, 0.001)
-  passed = min(given, passed + rate * (now - at) / 1000)
-  local own = tonumber(call('GET', place_key) or nil)
-  if not own or own <= passed then -- none yet, or it has had its turn
-    given = given + 1
-    own = given
+-- The waiting line of (scope, tenant): places `given` so far, and `passed`, those that have had their time, at the rate of
+-- the present, so it shortens as fast as things go now. A place is kept per idempotency key, in a hash per PLACES of
+-- them; the line is read and written once per call. Who comes at its time is judged by the wait alone; who has no place,
+-- or comes early, stands behind those in line: else newcomers would take every gap, and the others come in vain.
+local PLACES = 20000
+local tails = {}
+local function tail_of(scope, tenant, rate)
+  local key = P .. 'tail:' .. scope .. '|' .. tenant
+  local q = tails[key]
+  if not q then
+    q = { key = key, given = 0, passed = 0, places = {}, rate = max(rate, 0.001) }
+    local raw, at = call('GET', key), now
+    if raw then q.given, q.passed, at = unpack_record('<ddd', raw) end
+    q.passed = min(q.given, q.passed + q.rate * (now - at) / 1000)
+    tails[key] = q
   end
-  local wait = min(base + (own - passed) * 1000 / rate, max(base, RETRY_MAX_MS))
-  if not probe then
-    local keep = ceil(wait + 60000)
-    call('SET', line_key, pack('<ddd', given, passed, now), 'PX',
-      ceil(60000 + min((given - passed) * 1000 / rate, RETRY_MAX_MS)))
-    call('SET', place_key, string.format('%.17g', own), 'PX', keep)
+  return q
+end
+local function place_of(q, place) -- its number, or nil
+  if q.places[place] or q.given == 0 then return q.places[place] end
+  local page = floor(q.given / PLACES)
+  local own = tonumber(call('HGET', q.key .. '|' .. page, place) or nil)
+  if not own and page > 0 and q.passed < page * PLACES then
+    own = tonumber(call('HGET', q.key .. '|' .. (page - 1), place) or nil)
   end
-  return wait
+  return own
+end
+-- How long the line before a request is, ms; 0 for one whose turn has come.
+local function line_before(q, place)
+  if q.given <= q.passed then return 0 end
+  local own = place_of(q, place) or q.given + 1
+  return max(0, own - q.passed) * 1000 / q.rate
+end
+local function place_in_line(q, place, base, probe)
+  local own = place_of(q, place)
+  if not own or own <= q.passed then -- none yet, or it has had its turn
+    if q.given - q.passed >= PLACES then return max(base, RETRY_MAX_MS) end -- nobody is promised more
+    own = q.given + 1
+    if not probe then q.given, q.places[place], q.dirty = own, own, true end
+  end
+  return min(base + (own - q.passed) * 1000 / q.rate, max(base, RETRY_MAX_MS))
+end
+local function save_tails()
+  for key, q in pairs(tails) do
+    if q.dirty then
+      local keep, pages = ceil(60000 + min((q.given - q.passed) * 1000 / q.rate, RETRY_MAX_MS)), {}
+      call('SET', key, pack('<ddd', q.given, q.passed, now), 'PX', keep)
+      for place, own in pairs(q.places) do
+        local page = key .. '|' .. floor(own / PLACES)
+        pages[page] = pages[page] or {}
+        table.insert(pages[page], place)
+        table.insert(pages[page], own)
+      end
+      for page, args in pairs(pages) do
+        for i = 1, #args, CHUNK do call('HSET', page, unpack(args, i, min(i + CHUNK - 1, #args))) end
+        call('PEXPIRE', page, keep)
+      end
+    end
+  end
 end
 
 local function accept(f, segments)
@@ -57,7 +94,7 @@ local function defer(f, at, segments)
 end
 
 -- The best candidate: the first that is fine, else the one that is open and shortest. nil where none may be taken.
-local function best_of(at, candidates, ask)
+local function best_of(at, candidates, ask, place)
   local best, best_at, flow
   for i = 1, candidates do
     local key = ARGV[at + i]
@@ -66,6 +103,10 @@ local function best_of(at, candidates, ask)
       if not best then best, best_at, flow = { wait = 0, age = 0, scope = 'class:' .. f.class, storage = true }, i, f end
     elseif f then
       local v = judge(f, ask)
+      if v.ok and v.wait * 2 > ask.limit then -- near the limit those in line come first
+        local line_wait = line_before(tail_of(v.scope, f.tenant, v.mu), place)
+        if v.wait + line_wait > ask.limit then v.ok, v.wait, v.lined = false, v.wait + line_wait, line_wait end
+      end
       if not best or best.storage or v.ok or (best.hard and not v.hard) or (not v.hard and v.wait < best.wait) then
         best, best_at, flow = v, i, f
       end
@@ -92,7 +133,7 @@ while at <= #ARGV do
   local ask = { segments = tonumber(ARGV[at + 1]), budget = tonumber(ARGV[at + 2]), limit = tonumber(ARGV[at + 3]),
     number = ARGV[at + 6] }
   local latest, place = tonumber(ARGV[at + 4]), ARGV[at + 5]
-  local best, best_at, flow = best_of(at + 7, candidates, ask)
+  local best, best_at, flow = best_of(at + 7, candidates, ask, place)
   local wait, age, scope, cause, retry, not_before = 0, 0, '', '', 1, 0
   if not best then
     best, best_at, cause = {}, 0, 'paused'
@@ -103,7 +144,7 @@ while at <= #ARGV do
     elseif best.storage then
       cause = 'storage'
     else
-      local base = max(0, best.wait - ask.limit)
+      local base = max(0, best.wait - ask.limit - (best.lined or 0))
       if best.paused and best.scope == best.paused then
         cause, base = 'paused', best.hard and UNKNOWN_MS or min(base, LATER_MS)
       elseif best.silent or best.wait <= ask.limit then
@@ -118,7 +159,7 @@ while at <= #ARGV do
       if not_before > 0 then
         if not probe then defer(flow, not_before, ask.segments) end
       else
-        retry = max(1, ceil(place_in_line(scope, flow.tenant, place, base, best.mu, probe) / 1000))
+        retry = max(1, ceil(place_in_line(tail_of(scope, flow.tenant, best.mu), place, base, probe) / 1000))
       end
     end
   end
@@ -139,5 +180,6 @@ for key, b in pairs(backlog) do
     call('HSET', P .. 'due', key, table.concat(packed))
   end
 end
+save_tails()
 save()
 return replies

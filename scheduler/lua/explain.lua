@@ -56,6 +56,8 @@ for _, s in ipairs(buckets(f)) do
 end
 local start = v.hard and -1 or floor(v.wait)
 local away, scope = outage(f.provider)
+local sessions = fleet(f.provider)
+if away == 0 and #sessions > 0 and sessions.up == 0 then away = 1 end -- at once: a person asks
 if away > 0 then
   local s = scopes[scope]
   local kind = s and s.pause > now and 'paused:' or 'session_down:'
@@ -73,7 +75,7 @@ for _, s in ipairs(buckets(f)) do
   if s.Te > 0 then look(s) end
 end
 if not binding then
-  local sessions, least = fleet(f.provider), nil
+  local least
   for i = 1, #sessions do
     local s = sessions[i].s
     if sessions[i].up then
@@ -93,7 +95,6 @@ end
 -- Nothing is missing: others go first, or the window of the sessions is full.
 local first = call('ZRANGE', P .. 'act:' .. f.line, 0, 0)[1]
 if first == f.key and (position or 0) < tuning.classes[f.ci].quantum and now - max(L.pass_at, p.pass_at) > 100 then
-  local sessions = fleet(f.provider)
   return { 'window:' .. (sessions.up == 1 and #sessions == 1 and sessions[1].name or f.provider), '',
     position and position + 1 or 0, start }
 end

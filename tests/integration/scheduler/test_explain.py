@@ -68,6 +68,7 @@ async def test_pauses_and_outages_are_named(index: Redis) -> None:
         assert (found.scope, found.predicted_start, found.position) == (("paused", scope), None, 1), scope
         await world.scheduler.resume(scope)
     await world.scheduler.session_down("p", "s1")
+    assert (await why(world, way, references[1])).scope == ("session_down", "provider:p")
     world.clock.at += 3_000
     found = await why(world, way, references[1])
     assert found.scope == ("session_down", "provider:p") and found.position == 2 and found.predicted_start is not None
