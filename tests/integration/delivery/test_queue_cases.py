@@ -16,6 +16,8 @@ from gateway.policy.rules.tuning import tuning_of
 from scheduler.core.asks import LeaseAsk
 from tests.integration.delivery.world import POLICY, SECRET, World, index_of
 
+COLUMNS = """day id tenant_id class status recipient sender body encoding segments route provider created_at submit_by
+             expires_at sweep_at predicted_wait_ms policy_version"""
 OUTAGE_MS, TTL_MS, BACKLOG = 3_600_000, 120_000, 3_000
 
 
@@ -24,26 +26,7 @@ async def test_q16_after_an_outage_no_old_code_is_sent(world: World) -> None:
     now_at = world.clock.now_at()
     created = now_at - OUTAGE_MS
     ids = [uuid7(now_at, os.urandom(10)) for _ in range(BACKLOG)]
-    columns = [
-        "day",
-        "id",
-        "tenant_id",
-        "class",
-        "status",
-        "recipient",
-        "sender",
-        "body",
-        "encoding",
-        "segments",
-        "route",
-        "provider",
-        "created_at",
-        "submit_by",
-        "expires_at",
-        "sweep_at",
-        "predicted_wait_ms",
-        "policy_version",
-    ]
+    columns = COLUMNS.split()
     rows = [
         (
             day_of(one), one, world.tenants["acme"], "otp", "queued", "+447700900123", "ACME", b"x", "gsm7", 1, "main",
