@@ -28,6 +28,7 @@ from scheduler.store.scheduler import IndexUnavailable, Scheduler
 WANT_MAX: Final = 200
 LIMITS: Final = frozenset({*KINDS, "retry"})
 _READY_MIN: Final = 4
+_SPARE_S: Final = 0.02  # fewer and larger rounds: a quarter of the role's CPU at a small window
 _STALL_S: Final = 1.0
 _WAIT_MAX_S: Final = 1.0
 _WAIT_MIN_S: Final = 0.01  # a limit that frees one token at a time is collected, not chased
@@ -133,7 +134,7 @@ class Stock:
 
     def _target(self) -> int:
         """Messages that should be under way or ready: the window and what leaves while a claim is under way."""
-        ahead = math.ceil(self._parts.pump.pacer.measured_per_s * self._parts.claimer.latency_s)
+        ahead = math.ceil(self._parts.pump.pacer.measured_per_s * (self._parts.claimer.latency_s + _SPARE_S))
         return min(WANT_MAX, self._window + max(_READY_MIN, ahead))
 
     def _missing(self) -> int:

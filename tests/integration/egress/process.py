@@ -12,6 +12,7 @@ from gateway import logs
 from gateway.egress import role
 from gateway.runtime import Runtime
 from gateway.settings import Settings
+from gateway.supervisor.role import calm_collection
 
 
 async def main(worker: str) -> None:
@@ -20,7 +21,8 @@ async def main(worker: str) -> None:
     async with Runtime.open(settings, "egress", worker) as rt:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, rt.stopping.set)
         await rt.policies.ready()
-        await role.run(rt)
+        with calm_collection():
+            await role.run(rt)
 
 
 if __name__ == "__main__":
