@@ -19,6 +19,8 @@ from gateway.runtime import Runtime
 
 BATCH: Final = 2_000
 _LOOK_S: Final = 2.0
+_KEEP_MS: Final = 30 * 86_400_000  # how long it is told how an import went
+_TIDY_S: Final = 3_600.0
 
 log = get(__name__)
 
@@ -28,6 +30,7 @@ class Importer:
 
     def __init__(self, rt: Runtime) -> None:
         self._rt = rt
+        self._tidied_mono: float | None = None
         self._kept: tuple[UUID, list[list[str]]] | None = None  # the list at hand, read once
 
     async def run(self) -> None:
@@ -37,12 +40,20 @@ class Importer:
             try:
                 async with self._rt.pool.acquire() as conn:
                     worked = await self.work(conn, self._rt.policies.current)
+                    if not worked:
+                        await self._tidy(conn)
             except LEDGER_ERRORS as error:
                 log.warning("import_waits_for_ledger", cause=type(error).__name__)
             if not worked:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_S):
                         await self._rt.stopping.wait()
+
+    async def _tidy(self, conn: asyncpg.Connection[Any]) -> None:
+        now_mono = self._rt.clock.now_mono()
+        if self._tidied_mono is None or now_mono - self._tidied_mono > _TIDY_S:
+            await consents.forget_imports(conn, self._rt.clock.now_at() - _KEEP_MS)
+            self._tidied_mono = now_mono
 
     async def work(self, conn: asyncpg.Connection[Any], policy: Policy) -> bool:
         """One batch of the oldest list; False where there is none."""

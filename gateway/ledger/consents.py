@@ -200,3 +200,8 @@ async def advance(conn: asyncpg.Connection[Any], import_id: UUID, step: Advance)
     await conn.execute(
         _ADVANCE, import_id, step.rows_done, step.added, step.faults_total, step.faults, step.finished_at
     )
+
+
+async def forget_imports(conn: asyncpg.Connection[Any], finished_until: int) -> None:
+    """Forgets imports that were through by that instant; what they added stays."""
+    await conn.execute("DELETE FROM list_imports WHERE finished_at <= $1", finished_until)

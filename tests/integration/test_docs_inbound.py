@@ -19,6 +19,7 @@ SCRIPT = """
 port: {port}
 actions:
   - {{after_bind_s: 0, do: inbound, source: "447700900999", destination: "60070", text: " Stop! "}}
+  - {{after_bind_s: 0, do: inbound, source: "447700900996", destination: "60099", text: "whose number is this?"}}
   - {{after_bind_s: 0, do: inbound, source: "447700900998", destination: "60070", text: "Привет 😀, {{n}}"}}
   - {{after_bind_s: 0, do: inbound, source: "447700900997", destination: "60070", long_messages: udh16, backwards: true,
      text: "A text that is too long for one part, because it tells everything twice and then once more, and goes on and on until nobody wants to read it any more, not even its author."}}
@@ -71,7 +72,9 @@ def test_the_page_is_true(gateway: tuple[RunningGateway, str], tmp_path: Path) -
 
     def send(to: str, name: str) -> tuple[int, object]:
         body = f'{{"to": "{to}", "text": "offer", "class": "{name}"}}'.encode()
-        status, answer = ask("POST", f"{running.api_url}/v1/messages", body, headers | {"Idempotency-Key": to[1:] + name})
+        status, answer = ask(
+            "POST", f"{running.api_url}/v1/messages", body, headers | {"Idempotency-Key": to[1:] + name}
+        )
         return status, answer.get("code")
 
     assert send("+447700900999", "marketing") == (422, "policy.opted_out")
@@ -86,3 +89,13 @@ def test_the_page_is_true(gateway: tuple[RunningGateway, str], tmp_path: Path) -
     assert '"status":"done","rows":2,"rows_done":2,"added":2' in done.stdout
     assert send("+447700900126", "marketing") == (422, "policy.opted_out")
     assert send("+447700900124", "marketing") == (202, None)
+    admin = running.command("key", "create", "--admin").stdout.strip()
+    operators = {"Authorization": f"Bearer {admin}", "Content-Type": "application/json"}
+    unowned = ask("GET", f"{running.operators_url}/admin/inbound", None, operators)[1]["data"]
+    assert [(one["recipient"], one["messages"]) for one in unowned] == [("60099", 1)]
+    assert ask("GET", f"{running.operators_url}/admin/callbacks", None, operators) == (200, {"data": []})
+    replay = f"{running.operators_url}/admin/callbacks/{{}}/replay"
+    since = b'{"since": "2030-01-31T09:00:00Z"}'
+    assert ask("POST", replay.format("acme"), since, operators) == (200, {"tenant": "acme", "replayed": 0})
+    assert ask("POST", replay.format("nobody"), since, operators)[0] == 404
+    assert ask("POST", replay.format("acme"), b"{}", operators)[0] == 422
