@@ -88,7 +88,8 @@ class Clock:
     async def measure(self, source: TimeSource) -> None:
         """Asks the server once; raises what the client raises."""
         asked = time.monotonic()
-        seconds, micros = await asyncio.wait_for(source.time(), 2.0)
+        async with asyncio.timeout(2.0):
+            seconds, micros = await source.time()
         self.learn(seconds * 1000.0 + micros / 1000.0, asked, time.monotonic())
 
     async def follow(self, source: TimeSource, tell: ClockListener | None = None) -> None:

@@ -36,4 +36,5 @@ class HttpServer(uvicorn.Server):
         while not await self.on_tick(counter):
             counter = (counter + _TICKS) % 864_000
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), _TICK_S)
+                async with asyncio.timeout(_TICK_S):
+                    await self._ending.wait()

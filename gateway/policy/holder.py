@@ -114,8 +114,10 @@ class PolicyHolder:
         while not conn.is_closed():
             self._wake.clear()
             await self._look(conn)
+            # Not wait_for: on Python 3.11 it loses a cancellation that comes in the same turn as the event.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), LOOK_S)
+                async with asyncio.timeout(LOOK_S):
+                    await self._wake.wait()
 
     def _notified(self, _conn: Any, _pid: int, _channel: str, _payload: object) -> None:
         self._wake.set()
