@@ -60,18 +60,7 @@ def read_tenants(root: Section, defaults: Tenant) -> Mapping[str, Tenant]:
     section = root.section("tenants")
     tenants = {name: _read_tenant(inner, replace(defaults, name=name)) for name, inner in section.named(scalars.name)}
     section.finish()
-    _check_numbers(section, tenants)
     return MappingProxyType(tenants)
-
-
-def _check_numbers(section: Section, tenants: Mapping[str, Tenant]) -> None:
-    """A number that handsets write to belongs to one tenant, however it is written."""
-    owners: dict[str, str] = {}
-    for name, tenant in tenants.items():
-        for number in tenant.inbound_numbers:
-            owner = owners.setdefault(number.lstrip("+"), name)
-            if owner != name:
-                section.section(name).fault(f"{number} is a number of {owner} already", "inbound_numbers")
 
 
 def _read_tenant(section: Section, default: Tenant) -> Tenant:

@@ -126,6 +126,14 @@ async def test_answers_of_every_kind(
         assert one.connections == (1 if kept else 2)
 
 
+async def test_a_long_answer_is_not_waited_for() -> None:
+    long = b"HTTP/1.1 200 OK\r\ncontent-length: 9999999\r\n\r\n" + b"x" * 10_000
+    async with server(lambda n: [long, 20.0]) as one, Client() as client:
+        began = time.monotonic()
+        answer = await post(client, f"http://127.0.0.1:{one.port}/", timeout_ms=15_000)
+        assert answer.status == 200 and time.monotonic() - began < 5
+
+
 async def test_a_connection_that_was_closed_while_idle_costs_no_try() -> None:
     async with server(lambda n: [OK, None] if n == 1 else [OK]) as one, Client() as client:
         first = await post(client, f"http://127.0.0.1:{one.port}/")

@@ -160,7 +160,8 @@ async def test_a_dead_endpoint_delays_no_other(world: World) -> None:
     """Q21: one endpoint hangs with a long line, the other gets its notices at once."""
     async with sink() as dead, sink() as good:
         dead.slow_s = 30.0
-        world.policy = policy_of(good.url)
+        source = policy_of(good.url)
+        world.policy = replace(source, callbacks=replace(source.callbacks, timeout_ms=60_000))
         for _ in range(30):
             await tell(world, extras={"callback_url": dead.url})
         async with sending(world):
