@@ -112,14 +112,20 @@ async def test_every_kind_of_receipt_is_kept_before_it_is_answered(database_url:
 
 
 async def test_while_the_ledger_is_away_nothing_is_answered_as_taken(database_url: str, redis_url: str) -> None:
-    carriers = {"one": Carrier(SimulatorSettings(port=0, receipt_delay_ms=300, receipt_retry_ms=200))}
+    carriers = {"one": Carrier(SimulatorSettings(port=0, receipts=False, receipt_retry_ms=200))}
     async with open_road(database_url, redis_url, carriers) as road:
-        ids = await road.put("one", 10)
-        await road.reach(ids, "sent")
+        simulator = road.carriers["one"]
         blocker = road.world.conn.transaction()
         await blocker.start()
         await road.world.conn.execute("LOCK TABLE receipts IN ACCESS EXCLUSIVE MODE")
+        for n in range(10):
+            simulator.inject("acme", old_receipt(n))
         await asyncio.sleep(1.0)
-        assert road.carriers["one"].counters["receipts_taken"] == 0
+        assert simulator.counters["inbound_taken"] == 0
         await blocker.rollback()
-        await road.reach(ids, "delivered")
+
+        async def all_taken() -> bool:
+            return simulator.counters["inbound_taken"] == 10
+
+        await until(all_taken, 15, lambda: f"{simulator.counters}")
+        assert await road.world.conn.fetchval("SELECT count(*) FROM receipts") == 10
