@@ -9,6 +9,7 @@ from typing import Any, cast
 from gateway.egress import inbox_writer
 from gateway.egress.inbox_writer import WAITING_OCTETS_MAX, InboxWriter
 from gateway.policy.rules.snapshot import Dialect
+from gateway.sealing import Sealer
 from smpp.protocol.errors import ROK, RX_T_APPN
 from smpp.protocol.pdu import DeliverSm
 
@@ -45,7 +46,7 @@ async def test_many_huge_receipts_are_refused_for_now_and_taken_again_later(monk
         return None
 
     monkeypatch.setattr(inbox_writer, "keep", keep)
-    writer = InboxWriter(cast(Any, Clock()), cast(Any, Line()))
+    writer = InboxWriter(cast(Any, Clock()), cast(Any, Line()), Sealer({1: bytes(32)}, 1))
     link = Link()
     fitting = WAITING_OCTETS_MAX // PAYLOAD
     for _ in range(2 * fitting):
