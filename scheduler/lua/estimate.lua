@@ -44,9 +44,9 @@ end
 
 -- What limits and health let a provider drain, segments/s; false where no limit says anything. Sessions that are
 -- down, paused or broken carry nothing; where none is up yet all count, since they will be.
-local configured, outages, backlog, some_due
+local configured, bounds, outages, backlog, some_due
 resets[#resets + 1] = function()
-  configured, outages, backlog, some_due = {}, {}, {}, call('EXISTS', P .. 'due') == 1
+  configured, bounds, outages, backlog, some_due = {}, {}, {}, {}, call('EXISTS', P .. 'due') == 1
 end
 local function configured_rate(name)
   if configured[name] ~= nil then return configured[name] end
@@ -64,7 +64,10 @@ local function configured_rate(name)
       end
     end
   end
-  if some and sum < FOREVER then rate = rate and min(rate, sum) or sum end
+  if some and sum < FOREVER and (not rate or sum < rate) then -- the sessions' limits bind: a single one is named
+    rate, bounds[name] = sum, 'provider:' .. name
+    if #sessions == 1 then bounds[name] = 'session:' .. sessions[1].name end
+  end
   configured[name] = rate
   return rate
 end
@@ -258,6 +261,9 @@ local function judge(f, ask)
     end
   end
   v.scope, v.mu = names[at], rates[at]
+  if at == 1 and bounds[f.provider] then -- as fast as the sessions may
+    if mu * 1.25 >= known * class_share(f.provider, f.ci, known) then v.scope = bounds[f.provider] end
+  end
   if ask.number ~= NO_NUMBER and f.number then
     load_scopes({ f.number })
     local r = number_record(f, string.rep('\0', 34) .. ask.number)

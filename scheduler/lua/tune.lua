@@ -52,7 +52,9 @@ for _, l in ipairs(wanted.limits) do limit(l[1], l[2], l[3]) end
 local known = call('HKEYS', P .. 's')
 for i = 1, #known do
   local kind = string.match(known[i], '^(%l+):')
-  if not limited[known[i]] and kind ~= 'retry' then
+  if known[i] == TENANT_DEFAULT and not default then
+    call('HDEL', P .. 's', known[i])
+  elseif not limited[known[i]] and kind ~= 'retry' then
     load_scopes({ known[i] })
     local s = scopes[known[i]]
     if kind == 'tenant' and default then

@@ -190,3 +190,36 @@ async def test_obedient_clients_need_about_two_requests_per_message(index: Redis
     assert accepted == 1_200
     assert requests / accepted <= 2.0, requests / accepted
     assert not [1 for reference in world.enqueued.values() if world.ended[reference.id] > 1]
+
+
+async def test_near_the_limit_those_in_line_come_first(index: Redis) -> None:
+    world = await World.create(index, {"tenant:a": (1, 1)})
+    way = flow("p", "otp", "a")
+    await world.fill(way, 6, ttl_ms=60_000)
+    places = [bytes([n] * 8) for n in range(1, 6)]
+    told = await world.scheduler.admit([ask(way, place=place) for place in places])
+    assert not any(one.accepted for one in told)
+    assert [one.retry_after_s for one in told] == sorted({one.retry_after_s for one in told})
+    await world.send(LeaseAsk("p", "s1", 50))
+    world.clock.at += 2_000
+    await world.send(LeaseAsk("p", "s1", 50))
+    fresh = await verdict(world, way, place=b"newcomer")
+    assert (fresh.accepted, fresh.cause, fresh.scope) == (False, "wait", ("tenant", "a"))
+    assert (await verdict(world, way, place=places[0])).accepted  # its time has come
+
+
+async def test_the_limit_of_the_only_session_is_named(index: Redis) -> None:
+    world = await World.create(index, {"session:s1": (0.05, 1)})
+    await world.scheduler.session_up("p", "s1")
+    way = flow("p", "otp", "a")
+    await world.fill(way, 3, ttl_ms=600_000)
+    found = await verdict(world, way)
+    assert (found.accepted, found.scope) == (False, ("session", "s1"))
+
+
+async def test_a_default_limit_that_is_gone_limits_nobody(index: Redis) -> None:
+    world = await World.create(index, {"tenant:": (1, 1)})
+    assert world.scheduler._tuning is not None
+    await world.fill(flow("p", "marketing", "unknown"), 10)
+    await world.scheduler.tune(type(world.scheduler._tuning)(2, world.scheduler._tuning.classes))
+    assert len((await world.send(LeaseAsk("p", "s1", 50))).items) == 10
