@@ -122,7 +122,7 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.mutations:
         for name, mutation in sorted(MUTATIONS.items()):
-            print(f"{name:28} scenario {', '.join(map(str, mutation.caught_by)):8} {mutation.what}")
+            print(f"{name:26} scenario {', '.join(map(str, mutation.caught_by)):6} {mutation.what}")
         return 0
     wanted = list(plays(asked.scenario, asked.seed, asked.size, asked.engine))
     if asked.mutate:

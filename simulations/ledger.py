@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scheduler.core.records import Entry, Flow, Reference
 from simulations.traffic import Kind
@@ -41,8 +41,8 @@ class Message:
         self.end: str | None = None
         self.closing = False  # its present slot has been claimed
 
-    def entry(self, *, front: bool = False) -> Entry:
-        """Its reference as it enters the index."""
+    def entry(self, *, front: bool = False, capped: bool = True) -> Entry:
+        """Its reference as it enters the index; a retry not `capped` has a flow like any other (a control)."""
         begun = self.started_at is not None
         reference = Reference(
             self.id.to_bytes(16, "big"),
@@ -52,6 +52,8 @@ class Message:
             int(self.accepted_at),
             self.token,
         )
+        if self.attempts and not capped:
+            return Entry(replace(self.flow, ttl_band=self.flow.ttl_band + 32), reference, front=front)
         return Entry(self.flow, reference, front=front, retry=self.attempts > 0)
 
 

@@ -97,6 +97,7 @@ class Senders:
         self.tick_ms = 10.0
         self.first_attempts = 0
         self.retries = 0
+        self.cap_retries = True
         self.lost_leases: list[tuple[float, list[int]]] = []
         self._index = index
         self._ledger = ledger

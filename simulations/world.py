@@ -124,7 +124,8 @@ class World:
         while self._actions and self._actions[0][0] <= self.elapsed_s:
             heapq.heappop(self._actions)[2]()
         calls: list[Any] = list(self.senders.land(now)) if not self.storage_down else []
-        self.ledger.commit([message.entry() for message in self.ledger.come_due(now)], now)
+        capped = self.senders.cap_retries
+        self.ledger.commit([message.entry(capped=capped) for message in self.ledger.come_due(now)], now)
         batches = [] if self.storage_down else self.ledger.to_enqueue(now)
         for batch in batches:
             calls.append(self.index.enqueue(batch.id, batch.entries))

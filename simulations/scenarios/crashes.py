@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from scheduler.core.records import Entry
+from scheduler.store.scheduler import IndexUnavailable
 from simulations.measure import Findings
 from simulations.scenarios.policies import policy, provider
-from simulations.traffic import Kind, Stream
+from simulations.traffic import Kind, Request, Stream
 from simulations.world import Lab, World
 
 _PATIENT = {"wait_budget": "10h", "ttl": {"default": "20h", "max": "24h"}}
@@ -60,7 +62,8 @@ def flush(lab: Lab) -> Findings:
     world.offer(otp, flood)
     world.run(lab.size / 20_000 + 5)
     world.lab.engine.lose()
-    opened_s, all_s = _rebuild(world)
+    lost = _answers(world, "otp") + _answers(world, "marketing")
+    opened_s, all_s, early = _rebuild(world)
     world.clock.at += all_s * 1_000 // world.tick_ms * world.tick_ms
     queued = sum(world.tell(world.index.counts()).values())
     waiting = sum(1 for m in world.ledger.messages if m.end is None and not m.closing and m.enqueued_at is not None)
@@ -68,6 +71,8 @@ def flush(lab: Lab) -> Findings:
     world.run(world.elapsed_s + 10)
     findings = Findings(offered=otp.offered + flood.offered)
     findings.keep("flush", world.told())
+    findings.most("answers while everything is lost", lost, 0)
+    findings.most("let in before its class was loaded", early, 0)
     findings.most("OTP open after, s", opened_s, 3)
     findings.most("all open after, s", all_s, 30)
     findings.most("queue and ledger apart", abs(queued - waiting), 0)
@@ -79,13 +84,30 @@ def flush(lab: Lab) -> Findings:
     return findings
 
 
-def _rebuild(world: World) -> tuple[float, float]:
-    """Seconds until OTP was open and until all was, loading as the delivery role does: class by class."""
-    begun = time.perf_counter()
+def _answers(world: World, class_name: str) -> int:
+    """How many of ten messages of a class the door would take now."""
+    requests = [Request(Kind("bank0", class_name), world.rng.randbytes(8), False, 0) for _ in range(10)]
+    _, asks = world.door.ask(requests, world.clock.at)
+    try:
+        verdicts = world.tell(world.index.admit([replace(ask, probe=True) for ask in asks]))
+    except IndexUnavailable:
+        return 0
+    return sum(verdict.accepted for verdict in verdicts)
+
+
+def _rebuild(world: World) -> tuple[float, float, int]:
+    """Loads as the delivery role does, class by class.
+
+    Seconds until OTP was open and until all was, and what the door took too early.
+    """
+    begun, asking_s = time.perf_counter(), 0.0
     epoch = world.tell(world.index.begin_rebuild())
     assert epoch is not None
-    opened_s = 0.0
+    opened_s, early = 0.0, 0
     for name in world.policy.classes:
+        paused = time.perf_counter()
+        early += _answers(world, name)
+        asking_s += time.perf_counter() - paused
         entries: list[Entry] = []
         for message in world.ledger.open_messages():
             if message.kind.class_name == name and not message.closing and message.enqueued_at is not None:
@@ -96,8 +118,8 @@ def _rebuild(world: World) -> tuple[float, float]:
         if entries:
             world.tell(world.index.load(epoch, entries))
         world.tell(world.index.open_class(epoch, name))
-        opened_s = opened_s or time.perf_counter() - begun
+        opened_s = opened_s or time.perf_counter() - begun - asking_s
     world.tell(world.index.finish_rebuild(epoch))
     for session in world.senders.sessions:
         world.tell(world.index.session_up(session.provider, session.name))
-    return opened_s, time.perf_counter() - begun
+    return opened_s, time.perf_counter() - begun - asking_s, early

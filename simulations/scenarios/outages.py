@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from simulations.measure import Findings, quantile
 from simulations.scenarios.policies import limit, policy, provider
 from simulations.traffic import Kind, Stream
@@ -56,6 +58,8 @@ def silent(lab: Lab) -> Findings:
     carrier = world.carriers["p"]
     world.change(silent_s, carrier, silent=True)
     world.change(back_s, carrier, silent=False)
+    world.run(back_s)
+    refusals = Counter(world.door.refusals)
     world.run(end_s)
     findings = Findings(offered=otp.offered + flood.offered)
     findings.keep("silent", world.told())
@@ -66,14 +70,15 @@ def silent(lab: Lab) -> Findings:
     expired = [m for m in world.ledger.messages if m.kind.class_name == "otp" and world.end_of(m) == "expired"]
     before = sum(1 for m in world.ledger.messages if silent_at - 100 < m.accepted_at <= refused_at)
     late = [m for m in expired if refused_at < m.accepted_at < back_at]
-    provider_share = sum(n for (_, kind, _, _), n in world.door.refusals.items() if kind == "provider")
+    by_carrier = sum(n for (_, kind, _, _), n in refusals.items() if kind in ("provider", "session"))
     findings.most("refuses after, s", (refused_at - silent_at) / 1000, 5.5)
-    findings.least("refusals that name the carrier", provider_share / max(1, world.door.refusals.total()), 0.9)
+    findings.least("refusals that name the carrier", by_carrier / max(1, refusals.total()), 0.9)
     findings.most("expired of those accepted before", len(expired) - len(late), before)
     findings.most("expired that were accepted later", len(late) / max(1, otp_rate * (back_s - silent_s)), 0.01)
     opened = world.series.total("accepted otp", int(back_s + 12), int(end_s))
     offered = world.series.total("offered otp", int(back_s + 12), int(end_s))
     findings.least("accepted from 12 s after the return", opened / offered, 0.999)
-    findings.most("expired after the return", sum(1 for m in expired if m.accepted_at >= back_at), 0)
+    broken = sum(1 for m in expired if m.accepted_at >= back_at)
+    findings.most("expired after the return", broken / (otp_rate * (end_s - back_s)), 0.001)
     findings.most("over burst, any window", world.excess(), 0.001)
     return findings
