@@ -104,7 +104,9 @@ def run_role(role: str, worker: str | None, data_dir: Path | None, fd: int | Non
     settings = settings_of(data_dir=data_dir)
     if not settings.database_url or not settings.redis_url:
         database_url, redis_url = store_urls(data_dir)
-        settings = settings.model_copy(update={"database_url": database_url, "redis_url": redis_url})
+        data_key = settings.data_key or _local_data_key(settings.data_dir)
+        update = {"database_url": database_url, "redis_url": redis_url, "data_key": data_key}
+        settings = settings.model_copy(update=update)
     name = worker or f"{role}-{os.getpid()}"
     logs.configure(settings.log_level, settings.log_format, role=role, worker=name)
     sockets = [socket.socket(fileno=fd)] if fd is not None else None
@@ -113,6 +115,16 @@ def run_role(role: str, worker: str | None, data_dir: Path | None, fd: int | Non
     except (StartRefused, AddressInUse) as error:
         raise Failed(str(error)) from error
     raise typer.Exit(code)
+
+
+def _local_data_key(directory: Path) -> Any:
+    """The key that `up` made for the texts of its data directory, None where it made none."""
+    from pydantic import SecretStr
+
+    from gateway.embedded.home import Home
+
+    kept = Home(directory).recall("data_key")
+    return None if kept is None else SecretStr(kept)
 
 
 def run_loop(work: Any) -> Any:
