@@ -131,7 +131,7 @@ def _standings() -> list[Standing]:
 def _endings() -> list[Ending]:
     refusal = Refusal("ESME_RMSGQFUL", 0x14)
     return [
-        Ending(2, outcome, 2 if outcome == "accepted" else taken, parts_total=2, refusal=refusal, repeats_max=1)
+        Ending(2, outcome, 2 if outcome == "accepted" else taken, parts_total=2, refusal=refusal)
         for outcome in OUTCOMES
         for taken in (0, 1)
     ]
