@@ -52,6 +52,10 @@ check: $(STAMP) ## format, lint, types, import rules, pure tests: under a minute
 bench: $(STAMP) ## the full job measured: rate, latency, CPU; prints a table, writes results/bench-DATE.json
 	$(BIN)/python -m loadtests.bench $(ARGS)
 
+.PHONY: flood
+flood: $(STAMP) ## one tenant floods marketing, another sends codes; a table, a picture, results/flood-DATE.json
+	$(BIN)/python -m loadtests.flood $(ARGS)
+
 .PHONY: faults
 faults: $(STAMP) ## seeded kill and cut runs at full N; prints a table, writes results/faults-DATE.json
 	$(BIN)/python -m loadtests.faults $(ARGS)

@@ -106,8 +106,10 @@ class Holder:
 class World:
     """Processes of one run, in a directory of its own."""
 
-    def __init__(self, home: Path, shape: Shape | None = None) -> None:
+    def __init__(self, home: Path, shape: Shape | None = None, policy: str = "") -> None:
+        """`policy`: a whole policy instead of the usual one; it names the carrier's port as {port}."""
         self.home = home
+        self._own_policy = policy
         self.shape = shape or Shape()
         self.port, self.admin_port, self.carrier_port = free_port(), free_port(), free_port()
         self.journal_path = home / "carrier.jsonl"
@@ -155,6 +157,9 @@ class World:
             for n in range(1, self.shape.sessions + 1)
         )
         path = self.home / "policy.yaml"
+        if self._own_policy:
+            path.write_text(self._own_policy.replace("{port}", str(self.bind_port)))
+            return path
         callbacks = CALLBACKS.format(url=self.shape.callbacks) if self.shape.callbacks else ""
         budget_s = self.shape.otp_wait_budget_s
         path.write_text(POLICY.format(sessions=sessions, otp_wait_budget_s=budget_s, callbacks=callbacks))
@@ -173,9 +178,14 @@ class World:
             SLUICEGATE_EGRESS_WORKERS=str(self.shape.egress),
         )
         await wait_for(self.ready, "the gateway is ready", 120)
-        self.key = self.command("key", "create", "load", "--scope", "send", "--scope", "read").strip()
+        if not self._own_policy:
+            self.key = self.new_key("load")
         for _ in range(self.shape.strays):
             self.add_stray()
+
+    def new_key(self, tenant: str) -> str:
+        """A key of a tenant of the policy."""
+        return self.command("key", "create", tenant, "--scope", "send", "--scope", "read").strip()
 
     def add_stray(self) -> None:
         """One more egress process, which no supervisor looks after."""
