@@ -193,7 +193,9 @@ async def test_lists_that_are_none(gateway: Gateway) -> None:
 
 
 async def test_a_list_has_a_size(gateway: Gateway) -> None:
-    assert (await gateway.call("POST", "/v1/opt-outs/import", data=io.BytesIO(b"\n" * (front.BODY_MAX + 1)))).status == 422
+    assert (
+        await gateway.call("POST", "/v1/opt-outs/import", data=io.BytesIO(b"\n" * (front.BODY_MAX + 1)))
+    ).status == 422
     over = await gateway.call("POST", "/v1/opt-outs/import", data=io.BytesIO(b"\n" * (front.LIST_BODY_MAX + 1)))
     assert (over.status, over.code) == (413, "request.too_large")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.sealing import about_message
 from tests.integration.api.conftest import Gateway, until
 
 MESSAGE = {"to": "+447700900123", "from": "ACME", "text": "hi"}
@@ -29,7 +30,9 @@ async def test_accepted_message_is_answered_as_the_contract_says(gateway: Gatewa
     row = await gateway.rt.pool.fetchrow("SELECT * FROM messages")
     assert row["status"] == "queued"
     assert row["sweep_at"] == row["submit_by"]
-    assert bytes(row["body"]) == b"hi"
+    assert b"hi" not in bytes(row["body"]), "texts are sealed"
+    about = about_message(row["tenant_id"], row["id"])
+    assert gateway.rt.sealer.open(row["body_key_id"], bytes(row["body"]), about) == b"hi"
 
 
 async def test_accepted_message_reaches_the_index_and_its_outbox_row_goes(gateway: Gateway) -> None:
