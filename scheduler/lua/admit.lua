@@ -29,10 +29,12 @@ local function tail_of(scope, tenant, rate)
 end
 local function place_of(q, place) -- its number, or nil
   if q.places[place] or q.given == 0 then return q.places[place] end
-  local page = floor(q.given / PLACES)
-  local own = tonumber(call('HGET', q.key .. '|' .. page, place) or nil)
-  if not own and page > 0 and q.passed < page * PLACES then
-    own = tonumber(call('HGET', q.key .. '|' .. (page - 1), place) or nil)
+  local last = floor(q.given / PLACES)
+  local page = q.key .. '|' .. last
+  local own = tonumber(call('HGET', page, place) or nil)
+  if not own and last > 0 and q.passed < last * PLACES then
+    page = q.key .. '|' .. (last - 1)
+    own = tonumber(call('HGET', page, place) or nil)
   end
   return own
 end

@@ -7,6 +7,7 @@ local DEAD_MS = 30000        -- idle sessions lease every second: silence for so
 local SILENT_MIN_MS = 1000   -- no carrier is called silent before
 local SILENT_SHARE = 0.2     -- nor before this part of the door limit
 local UNMEASURED = 200       -- segments/s where neither a measurement nor a limit says anything
+local WHOLE_SHARE = 1.2       -- how much of the door limit the work of all may take: else a surge breaks what was promised
 local PEAK_MS = 60000        -- how long a surge of active weight is remembered at least
 local DUE = '>dI4I4'         -- work of a flow in the due table: instant, messages, segments; 16 octets a bucket
 
@@ -261,6 +262,13 @@ local function judge(f, ask)
     end
   end
   v.scope, v.mu = names[at], rates[at]
+  if not ask.ahead then
+    local class = tuning.classes[f.ci]
+    local most, whole = WHOLE_SHARE * class.door * class.budget, (L.seg + L.pend * each) * 1000 / mu
+    if whole > most and ask.limit + whole - most > v.wait then
+      v.wait, v.scope, v.mu = ask.limit + whole - most, names[1], rates[1]
+    end
+  end
   if at == 1 and bounds[f.provider] then -- as fast as the sessions may
     if mu * 1.25 >= known * class_share(f.provider, f.ci, known) then v.scope = bounds[f.provider] end
   end

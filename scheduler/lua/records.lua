@@ -21,7 +21,7 @@ local REFERENCE = 42         -- octets: id 16, slot 4, segments 1, flags 1, dead
 
 -- Epoch: "<state> <id> <started> <run_id> <layout>"; a missing key is a lost index (FLUSHALL, restart, first start), and
 -- so is one whose records were written by another version of these scripts.
-local LAYOUT = 'v3'
+local LAYOUT = 'v4'
 local function read_epoch()
   epoch = call('GET', P .. 'epoch')
   state, epoch_id, started = 'lost', '', now
@@ -37,9 +37,9 @@ local function is_open(class)
   return state == 'ready' or (state == 'loading' and call('SISMEMBER', P .. 'open', class) == 1)
 end
 
--- Tuning: version, retry share, default weight, then per class its name, weight, quantum and budget (ms). A class's
+-- Tuning: version, retry share, default weight, then per class its name, weight, quantum, budget (ms), door share. A class's
 -- place in the list is its place in packed records and never changes.
-local TUNING, CLASS = '<ddd', '<sddd'
+local TUNING, CLASS = '<ddd', '<sdddd'
 local tuning_raw, known_raw, tuning, class_index
 local function read_tuning() -- returns whether it is another one than at the call before
   tuning_raw = call('GET', P .. 'tuning')
@@ -51,9 +51,9 @@ local function read_tuning() -- returns whether it is another one than at the ca
   tuning.version, tuning.retry_share, tuning.default_weight, at = unpack_record(TUNING, tuning_raw)
   local i, size = 0, #tuning_raw
   while at <= size do
-    local name, weight, quantum, budget, after = unpack_record(CLASS, tuning_raw, at)
+    local name, weight, quantum, budget, door, after = unpack_record(CLASS, tuning_raw, at)
     i, at = i + 1, after
-    tuning.classes[i] = { name = name, weight = weight, quantum = quantum, budget = budget }
+    tuning.classes[i] = { name = name, weight = weight, quantum = quantum, budget = budget, door = door }
     class_index[name] = i
   end
   return true
@@ -64,19 +64,19 @@ end
 -- when eligible work waits, pass_at last lease, mu drain (segments/s), mu_at and acc of the running sample, pk and
 -- pk_at recent peak of the effective A, pend admitted but not yet queued, pend_at the first of them, s_at the last sample
 -- of mu, r answers of late whether backlogged or not (segments/s), r_at and r_acc of its running sample, vs ms that V
--- takes to grow by one while work waits, v_at and v0 of its running sample.
-local LINE = '<dddddddddddddddddddddddd'
+-- takes to grow by one while work waits, v_at and v0 of its running sample, late segments that late flows may have.
+local LINE = '<ddddddddddddddddddddddddd'
 local lines
 local FRESH_LINE
 local function read_line(name, raw) -- one constructor: a table that grows field by field costs more than all the rest
   local n, leased, seg, A, at, V, cv, idle, busy_at, pass_at, mu, mu_at, acc, pk, pk_at, pend, pend_at, s_at, r, r_at,
-    r_acc, vs, v_at, v0 =
+    r_acc, vs, v_at, v0, late =
     unpack_record(LINE, raw or FRESH_LINE)
   if now - pend_at > PENDING_MS then pend, pend_at = 0, 0 end
   local L = { name = name, fresh = not raw, dirty = false, n = n, leased = leased, seg = seg, A = A, at = at, V = V,
     cv = cv, idle = idle, busy_at = busy_at, pass_at = pass_at, mu = mu, mu_at = mu_at, acc = acc, pk = pk,
     pk_at = pk_at, pend = pend, pend_at = pend_at, s_at = s_at, r = r, r_at = r_at, r_acc = r_acc, vs = vs, v_at = v_at,
-    v0 = v0 }
+    v0 = v0, late = late }
   lines[name] = L
   return L
 end
@@ -263,7 +263,7 @@ local resets = {}
 local function fetch_libraries()
   call, floor, ceil, max, min, exp = redis.call, math.floor, math.ceil, math.max, math.min, math.exp
   sub, byte, gmatch, pack, unpack_record = string.sub, string.byte, string.gmatch, struct.pack, struct.unpack
-  FRESH_LINE = pack(LINE, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+  FRESH_LINE = pack(LINE, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
   FRESH_PROVIDER = pack(PROVIDER, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 end
 local function begin(keys, args)
@@ -285,7 +285,7 @@ local function save()
   for name, L in pairs(lines) do
     if L.dirty then
       call('SET', P .. 'L:' .. name, pack(LINE, L.n, L.leased, L.seg, L.A, L.at, L.V, L.cv, L.idle, L.busy_at, L.pass_at,
-        L.mu, L.mu_at, L.acc, L.pk, L.pk_at, L.pend, L.pend_at, L.s_at, L.r, L.r_at, L.r_acc, L.vs, L.v_at, L.v0))
+        L.mu, L.mu_at, L.acc, L.pk, L.pk_at, L.pend, L.pend_at, L.s_at, L.r, L.r_at, L.r_acc, L.vs, L.v_at, L.v0, L.late))
       if L.fresh then fresh[#fresh + 1] = name end
     end
   end

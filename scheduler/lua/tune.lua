@@ -74,7 +74,7 @@ for i = 1, #wanted.providers do
   call('HSET', P .. 'breakers', b[1], pack('<dddddd', b[2], b[3], b[4], b[5], b[6], b[7]))
 end
 local packed = { pack(TUNING, wanted.version, wanted.retry_share, wanted.default_weight) }
-for _, c in ipairs(classes) do packed[#packed + 1] = pack(CLASS, c.name, c.weight, c.quantum, c.budget) end
+for _, c in ipairs(classes) do packed[#packed + 1] = pack(CLASS, c.name, c.weight, c.quantum, c.budget, c.door) end
 call('SET', P .. 'tuning', table.concat(packed))
 save()
 return 1

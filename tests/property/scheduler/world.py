@@ -179,7 +179,7 @@ class World:
         leased: Counter[str] = Counter("|".join(f.split("|")[:2]) for f, _, where in found if where == "lease")
         async for key in self.redis.scan_iter(match=PREFIX + "L:*"):
             name = key.decode()[len(PREFIX) + 2 :]
-            record = struct.unpack("<24d", await self.redis.get(key))
+            record = struct.unpack("<25d", await self.redis.get(key))
             assert (record[0], record[1]) == (depths[name], leased[name]), "depth drifted"
             tenants = {}
             for tenant, packed in (await self.redis.hgetall(f"{PREFIX}T:{name}")).items():
