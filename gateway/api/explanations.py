@@ -48,7 +48,7 @@ class Explanations:
             found = await standing.find(conn, tenant_id, message_id)
         if found is None:
             return None
-        return explain(found.row, found.wait, await self._asked(found))
+        return explain(found.row, found.wait, await self._asked(found), self._rt.clock.now_at())
 
     async def _asked(self, found: Standing) -> Explanation | None:
         row, wait = found.row, found.wait

@@ -16,6 +16,7 @@ PAUSED: Final = "paused"
 ANSWER: Final = "answer"
 CONFIRMATION: Final = "confirmation"
 RECEIPT: Final = "receipt"
+FAIRNESS: Final = "fairness"
 _INSIDE_TENANT: Final = frozenset({"application", "sender"})
 _REASONS: Final = {
     states.DELIVERED: "The network says that the handset has it.",
@@ -42,7 +43,7 @@ class Wait:
     session: str | None = None
 
 
-def explain(row: Mapping[str, Any], wait: Wait, index: Explanation | None) -> dict[str, Any]:
+def explain(row: Mapping[str, Any], wait: Wait, index: Explanation | None, now_at: int) -> dict[str, Any]:
     """The explanation of a `messages` row; `index` is the queue's word, None where it has none (being rebuilt)."""
     status = states.SENDING if row["status"] == states.QUEUED and wait.claimed_at is not None else row["status"]
     told: dict[str, Any] = {
@@ -57,7 +58,11 @@ def explain(row: Mapping[str, Any], wait: Wait, index: Explanation | None) -> di
         "ended": _ended(row) if states.is_final(status) else None,
     }
     if not told["final"]:
-        _say_wait(told, row, wait, index)
+        if status == states.SCHEDULED and row["not_before"] is not None and row["not_before"] <= now_at:
+            # What falls due together is released paced.
+            told["waiting_for"] = {"scope": FAIRNESS, "name": "release", "tokens_missing": None}
+        else:
+            _say_wait(told, row, wait, index)
     return told
 
 
