@@ -18,6 +18,7 @@ import orjson
 from loadtests.http_line import HttpLine
 
 REPEATABLE = frozenset({408, 409, 429, 500, 502, 503})
+IDLE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class ObedientClient:
     accepted: dict[str, Answer] = field(default_factory=dict)  # by ref
     given_up: set[str] = field(default_factory=set)
     cut: int = 0  # requests that got no answer
-    _idle: list[HttpLine] = field(default_factory=list)
+    _idle: list[tuple[float, HttpLine]] = field(default_factory=list)  # since when, which
 
     async def send(self, offer: Offer) -> None:
         """Returns when each message is accepted or given up."""
@@ -84,9 +85,18 @@ class ObedientClient:
             raw = orjson.dumps({**body, **offer.fields})
             carried.append(asyncio.create_task(self._carry(ref, raw, begin_mono + offer.patience_s)))
         await asyncio.gather(*carried)
-        for line in self._idle:
+        for _, line in self._idle:
             line.close()
         self._idle.clear()
+
+    def _line(self) -> HttpLine:
+        """The line that was used last, unless the door may have ended it by now."""
+        while self._idle:
+            since_mono, line = self._idle.pop()
+            if time.monotonic() - since_mono < IDLE_S:
+                return line
+            line.close()
+        return HttpLine(self.url)
 
     async def _carry(self, ref: str, body: bytes, give_up_mono: float) -> None:
         for nth in range(1, 1_000):
@@ -104,7 +114,7 @@ class ObedientClient:
 
     async def _ask(self, ref: str, nth: int, body: bytes) -> Answer | None:
         headers = {"Authorization": f"Bearer {self.key}", "Idempotency-Key": ref}
-        line = self._idle.pop() if self._idle else HttpLine(self.url)
+        line = self._line()
         began_ns = time.monotonic_ns()
         try:
             reply = await line.post("/v1/messages", body, headers)
@@ -112,7 +122,7 @@ class ObedientClient:
             self.cut += 1
             return None
         ended_ns = time.monotonic_ns()
-        self._idle.append(line)
+        self._idle.append((time.monotonic(), line))
         told = orjson.loads(reply.body)
         answer = Answer(
             ref=ref,

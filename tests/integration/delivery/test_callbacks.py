@@ -156,8 +156,8 @@ async def test_gone_is_given_up_and_can_be_replayed(world: World) -> None:
     assert len(one.got) == 2
 
 
-async def test_a_dead_endpoint_delays_no_other(world: World) -> None:
-    """Q21: one endpoint hangs with a long line, the other gets its notices at once."""
+async def test_q21_a_dead_endpoint_delays_no_other(world: World) -> None:
+    """One endpoint hangs with a long line, the other gets its notices at once."""
     async with sink() as dead, sink() as good:
         dead.slow_s = 30.0
         source = policy_of(good.url)
@@ -179,6 +179,34 @@ async def test_a_dead_endpoint_delays_no_other(world: World) -> None:
             await until(good_is_done, 5)
             assert dead.most == 4
         assert await owed(world) == 30
+
+
+async def test_q21_an_endpoint_that_refuses_everything_costs_little_and_the_other_nothing(world: World) -> None:
+    """503 to all of a long line: the other's notices of the same tenant come at once, the line is tried rarely."""
+    async with sink() as bad, sink() as good:
+        bad.answer = lambda n: web.Response(status=503)
+        world.policy = policy_of(good.url)
+        for _ in range(200):
+            await tell(world, extras={"callback_url": bad.url})
+        async with sending(world):
+
+            async def bad_was_tried() -> bool:
+                return len(bad.got) >= 4
+
+            await until(bad_was_tried)
+            for _ in range(20):
+                await tell(world)
+
+            async def good_is_done() -> bool:
+                return len(good.got) == 20
+
+            await until(good_is_done, 5)
+            await asyncio.sleep(1.0)
+        assert len(bad.got) < 50, "a line of 200 that is refused was not left alone"
+        assert await owed(world) == 200
+        async with world.pool.acquire() as conn:
+            (seen,) = await give_up_list.summary(conn, 10)
+        assert (seen["owed"], seen["gave_up"]) == (200, 0), "operators do not see what is owed"
 
 
 async def test_a_long_line_is_sent_once_each_within_its_width(world: World) -> None:
