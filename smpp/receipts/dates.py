@@ -24,6 +24,9 @@ _WRITTEN = re.compile(
     r"(\d{4}|\d\d)([-/.])(\d\d)\2(\d\d)[T ]*(\d\d):(\d\d)(?::(\d\d)(?:[.,]\d+)?)? ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?", re.I
 )
 
+# Day and time apart, or followed by a zone; the digits alone are the usual forms
+_PARTED = re.compile(r"(\d{6}|\d{8})[T ](\d{4}|\d{6}) ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?", re.I)
+
 
 def read_date(text: str, dates: str = "auto", timezone: str = "UTC", near_at: int | None = None) -> int | None:
     """UTC ms of a receipt's date, or None where it says none; never raises for what a carrier wrote.
@@ -48,8 +51,7 @@ def _readings(text: str, dates: str, timezone: str) -> tuple[tuple[int, ...], in
     if absolute:
         return _known(_absolute(absolute)), None
     if not text.isascii() or not text.isdigit():
-        written = _WRITTEN.fullmatch(text) if text.isascii() else None
-        return _known(None if written is None else _written(written, timezone)), None
+        return _known(_written(text, timezone) if text.isascii() else None), None
     if dates == "epoch":
         return _known(_epoch(text)), None
     names = _AUTO.get(len(text), ()) if dates == "auto" else (dates,)
@@ -65,11 +67,20 @@ def _distance_from(near_at: int) -> Callable[[int], int]:
     return lambda at: abs(at - near_at)
 
 
-def _written(match: re.Match[str], timezone: str) -> int | None:
-    year, _, month, day, hour, minute, second, zone = match.groups()
+def _written(text: str, timezone: str) -> int | None:
+    written = _WRITTEN.fullmatch(text)
+    if written is not None:
+        year, _, month, day, hour, minute, second, zone = written.groups()
+        rest = month + day + hour + minute + (second or "")
+    else:
+        parted = _PARTED.fullmatch(text)
+        if parted is None:
+            return None
+        date, clock, zone = parted.groups()
+        year, rest = date[:-4], date[-4:] + clock
     local = _zone(timezone) if zone is None else _offset(zone)
     full_year = int(year) + (2000 if len(year) == 2 else 0)
-    return None if local is None else _instant(full_year, month + day + hour + minute + (second or ""), local)
+    return None if local is None else _instant(full_year, rest, local)
 
 
 def _offset(zone: str) -> tzinfo | None:

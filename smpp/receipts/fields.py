@@ -1,7 +1,8 @@
 """The text of a receipt: `id: sub: dlvrd: submit date: done date: stat: err: text:` (SMPP 3.4, appendix B).
 
-The layout is vendor specific: fields may be absent, in another case, in another order, or say `null`; other names, an
-equals sign or nothing but a blank after the name are read where the usual reading finds no id or no state.
+The layout is vendor specific: fields may be absent, in another case, in another order, or say `null`; fields of the
+carrier's own may stand among them; other names, an equals sign, nothing but a blank after the name or nothing at all in
+front of it are read where the usual reading finds no id or no state.
 """
 
 from __future__ import annotations
@@ -17,6 +18,14 @@ _LOOSE_KEY = re.compile(
     r"""|err(?:or)?(?:[ _-]?code)?|text)["']?(?:[ \t]*[:=][ \t]*|[ \t]+(?=[^\s:=]))""",
     re.IGNORECASE,
 )
+# No sign between a value and the next name: `id:77005sub:001stat:DELIVRD`.
+_RUN_ON_KEY = re.compile(
+    r"((?<![A-Za-z])id|sub|dlvrd|submit[ _-]?date|done[ _-]?date|stat(?:us|e)?|err(?:or)?(?:[ _-]?code)?|text)"
+    r"[ \t]*[:=][ \t]*",
+    re.IGNORECASE,
+)
+# A field that only this carrier has; the value in front of it ends here.
+_OTHER_KEY = re.compile(r"""[\s,;|&{}"'][A-Za-z][\w-]*["']?[ \t]*[:=]""")
 # The form of appendix B to the letter, which most receipts have: read ten times as fast.
 _USUAL = re.compile(
     r"id:([!-~]+) sub:([!-~]+) dlvrd:([!-~]+) submit date:([0-9]+) done date:([0-9]+)"
@@ -68,8 +77,11 @@ def read_any_fields(content: str) -> dict[str, str]:
     found = _fields_by(_KEY, content)
     if "id" in found and "stat" in found:
         return found
-    loose = _fields_by(_LOOSE_KEY, content)
-    return loose if len(_NEEDED.intersection(loose)) > len(_NEEDED.intersection(found)) else found
+    for keys in (_LOOSE_KEY, _RUN_ON_KEY):
+        other = _fields_by(keys, content)
+        if len(_NEEDED.intersection(other)) > len(_NEEDED.intersection(found)):
+            found = other
+    return found
 
 
 def _fields_by(keys: re.Pattern[str], content: str) -> dict[str, str]:
@@ -79,15 +91,25 @@ def _fields_by(keys: re.Pattern[str], content: str) -> dict[str, str]:
         matches.append(match)
         if match.group(1).lower() == "text" and len(matches) > 1:
             break  # the echo comes last; where a carrier puts it first, the other fields follow it
-    for at, match in enumerate(matches):
-        name = _name(match.group(1))
+    if not matches:
+        return found
+    ends = [*(match.start() for match in matches[1:]), len(content)]
+    named = [(_name(match.group(1)), content[match.end() : end]) for match, end in zip(matches, ends, strict=True)]
+    if named[0][0] == "text":
+        named.reverse()  # what the sender wrote may look like fields; the carrier's own follow it
+    for name, written in named:
         if name == "text" or name in found:
             continue
-        end = matches[at + 1].start() if at + 1 < len(matches) else len(content)
-        value = printable(content[match.end() : end]).strip(_PUNCTUATION)
+        value = _value(written)
         if value.lower() not in _ABSENT:
             found[name] = value[:_LENGTH_MAX]
     return found
+
+
+def _value(written: str) -> str:
+    value = printable(written).strip(_PUNCTUATION)
+    other = _OTHER_KEY.search(value)
+    return value if other is None else value[: other.start()].rstrip(_PUNCTUATION)
 
 
 def printable(text: str) -> str:

@@ -14,7 +14,7 @@ DIALECTS = ("as_is", "hex_to_decimal", "decimal_to_hex", "case_insensitive")
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 _HEX_GROUPS = re.compile(r"[0-9A-Fa-f]+(?:-[0-9A-Fa-f]+)+")
 _DECIMAL = re.compile(r"[0-9]+")
-_AROUND = " \x00\t\r\n\"'"  # what carriers leave around an id
+_AROUND = " \x00\t\r\n\"',;|&{}"  # what carriers leave around an id, as the fields of a receipt lose it
 _NUMBER_LENGTH_MAX = 64  # an id in an SMPP C-octet string is at most 65 octets with its NUL
 
 
@@ -25,8 +25,9 @@ def normal_id(raw_id: str, receipt_ids: str, side: str) -> str:
         number = _number(text, receipt_ids, side)
         if number is not None:
             return str(number)
-    if _HEX.fullmatch(text):
-        return text.lower().lstrip("0") or "0"
+    digits = _without_prefix(text)
+    if _HEX.fullmatch(digits):
+        return digits.lower().lstrip("0") or "0"
     if receipt_ids == "case_insensitive" or _HEX_GROUPS.fullmatch(text):
         return text.casefold()
     return text
@@ -39,5 +40,9 @@ def _number(text: str, receipt_ids: str, side: str) -> int | None:
     if side != hex_side and _DECIMAL.fullmatch(text):
         return int(text)
     # Letters on the decimal side: this id was not converted, so its number is the hexadecimal one on both sides.
-    digits = text[2:] if text[:2] in ("0x", "0X") else text
+    digits = _without_prefix(text)
     return int(digits, 16) if _HEX.fullmatch(digits) else None
+
+
+def _without_prefix(text: str) -> str:
+    return text[2:] if text[:2] in ("0x", "0X") else text

@@ -135,7 +135,8 @@ def _contents(pdu: Delivered, tlvs: dict[int, bytes]) -> Iterator[str]:
 def _as_declared(octets: bytes, data_coding: int) -> str:
     if data_coding == 0x08 and b"\x00" in octets[:2]:
         return octets.decode("utf-16-be" if octets[0] == 0 else "utf-16-le", "replace")
-    return octets.decode("latin-1")
+    # The one sign of names and ids that the GSM alphabet has elsewhere, where ASCII has a control character.
+    return octets.replace(b"\x11", b"_").decode("latin-1")
 
 
 def _state(tlvs: dict[int, bytes], fields: dict[str, str]) -> tuple[str | None, str | None]:

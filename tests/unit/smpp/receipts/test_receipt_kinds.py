@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -45,6 +46,8 @@ def of(text: str, **changes: object) -> Receipt:
         ("UNDELIVRABLE", "undeliverable"), ("REJECTD", "rejected"), ("rejectd", "rejected"), ("REJECTED", "rejected"),
         ("ACCEPTD", "accepted"), ("ACCEPTED", "accepted"), ("ENROUTE", "enroute"), ("EN_ROUTE", "enroute"),
         ("en-route", "enroute"), ("BUFFRED", "enroute"), ("BUFFERED", "enroute"), ("SCHEDULED", "enroute"),
+        ("DeliveredToTerminal", "delivered"), ("DeliveryImpossible", "undeliverable"), ("MessageWaiting", "enroute"),
+        ("DeliveryUncertain", "unknown"), ("DELIVERED_TO_HANDSET", "delivered"), ("DEFERRED", "enroute"),
         ("Delivered to SMSC", "enroute"), ("UNKNOWN", "unknown"), ("SKIPPED", "skipped"), ("PURGED", "unknown"),
         ("2", "delivered"), ("5", "undeliverable"), ("99", "unknown"), ("-", "unknown"), ("DELIVERY", "unknown"),
     ],
@@ -96,6 +99,12 @@ def test_a_tlv_that_names_no_state_leaves_it_to_the_text() -> None:
         "  " + USUAL + "\0\0",
         'id:"77005" stat:"DELIVRD" done date:2401010102 err:000',
         USUAL.replace("text:Hello", "text:id:9 stat:UNDELIV err:042 text:id:8"),
+        USUAL.replace(" ", "").replace("submitdate", "submit date").replace("donedate", "done date"),
+        "id:77005sub:001dlvrd:001submit date:2401010101done date:2401010102stat:DELIVRDerr:000text:id:9",
+        USUAL.replace(" sub", " network:23415 sub").replace(" text", " nack:0 price=0.04 text"),
+        USUAL.replace(" stat", ",mccmnc:23415,stat").replace(" text:", " Msg:"),
+        '{"id":"77005","imsi":"1","stat":"DELIVRD","err":"000","node":"x","done date":"2401010102"}',
+        "text:id:9 stat:UNDELIV err:042 id:8 id:77005 done date:2401010102 stat:DELIVRD err:000",
         USUAL.replace("text:Hello", "Text:\x05\x00\x03\x2a\x02\x01\x00id:9"),
     ],
 )
@@ -106,8 +115,36 @@ def test_layouts(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["sub:001 valid:yes stat:DELIVRD err:000", "stat:DELIVRD text:id:77005", "id: stat:DELIVRD"]
+)
+def test_no_other_word_is_taken_for_the_id(text: str) -> None:
+    assert of(text).raw_id == ""
+
+
+def test_a_value_ends_where_the_next_field_begins_whether_known_or_not() -> None:
+    """An id may hold blanks and signs, another field's name it never holds."""
+    assert of("id:12 34 foo:1 stat:UNDELIV").raw_id == "12 34"
+    assert of("id:12:34:56 stat:UNDELIV").raw_id == "12:34:56"
+    assert of("id:a=b stat:not delivered foo=1").raw_state == "not delivered"
+    assert of("id:1 stat:UNDELIV err:EC:027 foo : x").error_code == "EC:027"
+
+
+@pytest.mark.parametrize(
+    "hostile", [" " * 2048, "id:" + " a" * 1022, "text:" * 400, "err" * 682, "id:" + "a\t" * 1000, "id:a" + "-" * 2040]
+)
+def test_reading_takes_no_time_whatever_a_carrier_writes(hostile: str) -> None:
+    def seconds() -> float:
+        began = time.perf_counter()
+        of(hostile)
+        return time.perf_counter() - began
+
+    assert min(seconds() for _ in range(3)) < 0.015
+
+
+@pytest.mark.parametrize(
     ("octets", "changes"),
     [
+        (USUAL.replace("submit date", "submit\x11date").replace("done date", "done\x11date").encode(), {}),
         (USUAL.encode("utf-16-be"), {"data_coding": 8}),
         (USUAL.encode("utf-16-le"), {"data_coding": 8}),
         (b"\xfe\xff" + USUAL.encode("utf-16-be"), {"data_coding": 8}),
@@ -139,6 +176,8 @@ def test_carriage(octets: bytes, changes: dict[str, object]) -> None:
         ("2024-01-01 01:02", DONE_AT), ("1999999999", None),
         ("2024-01-01 01:02:00", DONE_AT), ("2024-01-01T01:02:00Z", DONE_AT), ("2024-01-01T02:02:00+01:00", DONE_AT),
         ("2024-01-01T02:02:00.123+0100", DONE_AT), ("2024/01/01 01:02:00", DONE_AT), ("24-01-01 01:02", DONE_AT),
+        ("240101 0102", DONE_AT), ("20240101 010200", DONE_AT), ("20240101T010200Z", DONE_AT), ("240101 01020", None),
+        ("20240101 020200+01:00", DONE_AT), ("241301 0102", None), ("240101 2460", None),
         ("2024-01-01 01:02:00 UTC", DONE_AT), ("2024-13-01 01:02", None), ("2024-01-01T01:02:00+24:00", None),
         ("24010101", None), ("24010101020", None), ("9999999999", None), ("0", None), ("null", None), ("N/A", None),
     ],
@@ -219,6 +258,10 @@ def test_a_carrier_that_never_flags() -> None:
         ("5A4BCE5C-0A0E-4A96", "5a4bce5c-0a0e-4a96", "as_is"),
         ("0e9c9f21-81ef-4974-a414-000000000004", "0E9C9F21-81EF-4974-A414-000000000004", "as_is"),
         (" 77005\r\n", '"77005"', "as_is"),
+        ("{0e9c9f21-81ef-4974-a414-000000000004}", "{0E9C9F21-81EF-4974-A414-000000000004}", "as_is"),
+        ("0x3ADE68B1", "0X3ade68b1", "as_is"),
+        ("0x3ADE68B1", "3ade68b1", "as_is"),
+        ("msg_77005", "msg\x1177005", "as_is"),
         ("ABCxyz", "abcXYZ", "case_insensitive"),
         ("3ade68b1", "987654321", "hex_to_decimal"),
         ("3ADE68B1", "0987654321", "hex_to_decimal"),
