@@ -23,8 +23,13 @@ SEGMENTS_DEFAULT, SEGMENTS_MAX = 10, 255
 TTL_S_MAX = 35 * 86_400
 DEFAULTS_POINTER = "/defaults"
 
-# Line feed and carriage return are letters of the GSM alphabet; every other control character, NUL first, is not text.
-_UNFIT_IN_TEXT = re.compile("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+# Line feed, form feed and carriage return have places in the GSM alphabet (3GPP TS 23.038, 6.2.1); every other control
+# character, NUL first, is not text.
+_UNFIT_IN_TEXT = re.compile("[\x00-\x09\x0b\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+# Beside white space: signs that show nothing by themselves, so that a text of them alone is as good as empty.
+_NO_INK = re.compile(
+    "[\\s\xad\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff]*"
+)
 _UNFIT_IN_NAME = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _TLV_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 _TLV_TEXT = re.compile(r"[\x20-\x7e]*")
@@ -126,7 +131,7 @@ def _text(value: Any) -> str:
     if (unfit := _UNFIT_IN_TEXT.search(text)) is not None:
         kind = "a lone surrogate" if "\ud800" <= unfit.group() <= "\udfff" else "a control character"
         raise _Wrong(f"holds {kind} at position {unfit.start()}")
-    if not text.strip():
+    if _NO_INK.fullmatch(text) is not None:
         raise _Wrong("must not be empty or blanks only")
     return text
 

@@ -45,7 +45,7 @@ _FIELDS: Final[Schema] = {
     "text": {
         "type": "string",
         "minLength": 1,
-        "description": "The text; not blank, no control characters but line ends.",
+        "description": "The text; not blank, no control characters but line and form feeds and carriage returns.",
     },
     "class": nullable(_CLASS | {"description": "The class of traffic; the tenant's default when absent."}),
     "ttl": nullable(
