@@ -47,9 +47,10 @@ end
 local function place_in_line(q, place, base, probe)
   local own = place_of(q, place)
   if not own or own <= q.passed then -- none yet, or it has had its turn
-    if q.given - q.passed >= PLACES then return max(base, RETRY_MAX_MS) end -- nobody is promised more
     own = q.given + 1
-    if not probe then q.given, q.places[place], q.dirty = own, own, true end
+    if not probe and q.given - q.passed < PLACES then -- a line that is full gives no more places
+      q.given, q.places[place], q.dirty = own, own, true
+    end
   end
   return min(base + (own - q.passed) * 1000 / q.rate, max(base, RETRY_MAX_MS))
 end

@@ -223,3 +223,15 @@ async def test_a_default_limit_that_is_gone_limits_nobody(index: Redis) -> None:
     await world.fill(flow("p", "marketing", "unknown"), 10)
     await world.scheduler.tune(type(world.scheduler._tuning)(2, world.scheduler._tuning.classes))
     assert len((await world.send(LeaseAsk("p", "s1", 50))).items) == 10
+
+
+async def test_a_line_that_is_full_still_tells_its_length(index: Redis) -> None:
+    """Twenty thousand have a place; who comes then is told how long that line is, not the longest wait there is."""
+    world = await World.create(index, {"provider:p": (1_000, 1)})
+    way = flow("p", "otp", "a")
+    await world.enqueue([Entry(way, world.reference()) for _ in range(300)])
+    for first in range(0, 20_500, 500):
+        asks = [ask(way, limit_ms=100, place=n.to_bytes(8, "big")) for n in range(first, first + 500)]
+        verdicts = await world.scheduler.admit(asks)
+    assert {one.accepted for one in verdicts} == {False}
+    assert {20, 21} >= {one.retry_after_s for one in verdicts} != set(), verdicts[0]
