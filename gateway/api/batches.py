@@ -118,9 +118,12 @@ async def _work_chunk(
 ) -> None:
     policy, batch, token = work
     judged = await _judge(desk, visit, policy, batch, indices)
-    waiting = [one for one in judged if isinstance(one, Allowed) and one.clocks.not_before is None]
-    place = token.to_bytes(8, "big", signed=True)
-    verdicts = iter(await desk.verdicts([ask_of(allowed, place) for allowed in waiting]) if waiting else ())
+    asks = [
+        ask_of(one, _place(token, index))
+        for index, one in zip(indices, judged, strict=True)
+        if isinstance(one, Allowed) and one.clocks.not_before is None
+    ]
+    verdicts = iter(await desk.verdicts(asks) if asks else ())
     for one in judged:
         if isinstance(one, Problem):
             _refuse(desk, NO_CLASS, one, worked)
@@ -138,6 +141,11 @@ async def _work_chunk(
         else:
             worked.promised += one.measure.segments
             _accept(desk, visit, policy, (one, decision), worked)
+
+
+def _place(token: int, index: int) -> bytes:
+    """Each message of a call has a place of its own in the waiting line, which is as long as the work in it."""
+    return ((token + index) % 2**64).to_bytes(8, "big")
 
 
 async def _judge(

@@ -88,3 +88,19 @@ async def test_the_daily_cap_cuts_inside_a_batch(gateway: Gateway) -> None:
     assert reply.status == 202
     assert [result["status"] for result in reply.json["results"]] == [202] * 5 + [429] * 2
     assert reply.json["results"][5]["problem"]["code"] == "quota.daily"
+
+
+async def test_each_message_of_a_refused_batch_has_a_place_in_the_line(gateway: Gateway) -> None:
+    """Twenty that were refused together are twenty seconds of a route that does one: the next one is told so."""
+    full = MESSAGE | {"to": "+4915112345678", "class": "otp"}
+    for _ in range(20):
+        reply = await gateway.send(full)
+        if reply.status == 503:
+            break
+    batch = {"messages": [full] * 20}
+    refused = await gateway.call("POST", "/v1/messages/batch", key="line", json=batch)
+    assert refused.status == 503
+    waits = [one["problem"]["retry_after_s"] for one in refused.json["results"]]
+    assert waits[-1] - waits[0] >= 15 and int(refused.headers["retry-after"]) == max(waits)
+    again = await gateway.call("POST", "/v1/messages/batch", key="line", json=batch)
+    assert int(again.headers["retry-after"]) < max(waits) + 10, "the same call stands in the line twice"
