@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -26,12 +29,16 @@ BLOCKED_PORTS: Final = frozenset(
 )
 # Lookups block a thread each; a name server that never answers must not hold up other endpoints.
 _LOOKUPS: Final = 32
+_NAMES: Final = 4_096
+# A burst of tries asks once; short enough that the next try after any wait looks again (rebinding).
+FRESH_S: Final = 1.0
 
 
 class AddressRefused(OSError):
     """The address is not one that callbacks may reach; the text names no address."""
 
 
+@lru_cache(maxsize=4_096)
 def is_public(address: str) -> bool:
     """Whether an IP address belongs to the public internet, whatever it is wrapped in."""
     found = ip_address(address.partition("%")[0])
@@ -66,28 +73,68 @@ def check_url(url: str, *, allow_private: bool) -> None:
 
 
 class Resolver:
-    """Looks names up and gives out only addresses that may be reached; connections go to exactly these."""
+    """Looks names up and gives out only addresses that may be reached; connections go to exactly these.
 
-    def __init__(self, look_up: Callable[[str, int], list[str]] | None = None) -> None:
+    Every try asks: an answer serves those within `fresh_s` seconds, and those that ask while it is looked up. Whether
+    its addresses may be reached is judged each time.
+    """
+
+    def __init__(self, look_up: Callable[[str, int], list[str]] | None = None, fresh_s: float = FRESH_S) -> None:
         self._look_up = look_up if look_up is not None else _look_up
+        self._fresh_s = fresh_s
         self._threads = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="resolve")
+        self._known: OrderedDict[tuple[str, int], tuple[list[str], float]] = OrderedDict()
+        self._asked: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
 
     async def resolve(self, host: str, port: int, *, allow_private: bool) -> list[str]:
-        """Every address of a name, asked anew each time.
+        """Every address of a name, or the address that `host` is.
 
         Raises AddressRefused where one of them is not public, OSError where there is none.
         """
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, self._look_up, host, port)
+        found = [host] if _is_literal(host) else await self._addresses(host, port)
         # One bad address condemns the name: a mixed answer is how rebinding looks.
-        if not allow_private and not all(is_public(address) for address in found):
+        if not allow_private and not all(map(is_public, found)):
             raise AddressRefused("resolves to an address that is not public")
         if not found:
             raise OSError("the name has no address")
         return found
 
+    def forget(self, host: str, port: int) -> None:
+        """Has the name looked up again by the next try: nothing took a connection where it led."""
+        self._known.pop((host, port), None)
+
     def close(self) -> None:
         """Lets lookups under way end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        key = (host, port)
+        known = self._known.get(key)
+        if known is not None and time.monotonic() < known[1]:
+            return known[0]
+        asked = self._asked.get(key)
+        if asked is None:
+            loop = asyncio.get_running_loop()
+            asked = self._asked[key] = loop.run_in_executor(self._threads, self._look_up, host, port)
+            asked.add_done_callback(partial(self._learn, key))
+        return await asyncio.shield(asked)
+
+    def _learn(self, key: tuple[str, int], asked: asyncio.Future[list[str]]) -> None:
+        del self._asked[key]
+        self._known.pop(key, None)
+        if not asked.cancelled() and asked.exception() is None:
+            self._known[key] = (asked.result(), time.monotonic() + self._fresh_s)
+            if len(self._known) > _NAMES:
+                self._known.popitem(last=False)
+
+
+@lru_cache(maxsize=4_096)
+def _is_literal(host: str) -> bool:
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _look_up(host: str, port: int) -> list[str]:

@@ -1,191 +1,263 @@
 """The HTTP side of a callback: one signed POST to a checked address, no redirects, a bounded look at the answer.
 
-A name is resolved and all its addresses are checked each time a connection is opened; the connection goes to exactly
-one of them, with the name as Host and for TLS. Connections are kept for the next notices, but not for long, so that a
-changed name is looked up again.
+aiohttp is given a URL whose host is the address that was checked for this very try, with the name as Host and for TLS.
+It looks nothing up by itself, and a kept connection serves only tries that were checked for its address and name.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
-import time
-from collections import OrderedDict
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
+import aiohttp
+from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from gateway.callbacks.addresses import AddressRefused, Resolver, check_url
 from gateway.callbacks.tries import Answer, retry_after_ms
-from gateway.callbacks.wire import BrokenAnswer, Wire
 
+ANSWER_BYTES: Final = 4_096
 IDLE_S: Final = 30.0
-AGE_S: Final = 300.0
 ADDRESSES_TRIED: Final = 4
 _CONNECT_SHARE: Final = 0.5  # of a try's time, for all of its addresses
-_TARGETS: Final = 4_096
-_SWEEP_S: Final = 10.0
-_FIXED: Final = b"content-type: application/json\r\nuser-agent: sluicegate\r\naccept: */*\r\n"
+_KEPT: Final = 4_096
+_HEADERS: Final = {
+    "content-type": "application/json",
+    "user-agent": "sluicegate",
+    "accept": "*/*",
+    "accept-encoding": "identity",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL taken apart once: where to connect to, and the beginning of every request."""
+    """A URL taken apart once: whose addresses are looked up, and what it is called in requests."""
 
     host: str
     port: int
-    tls: bool
-    head: bytes
+    shown: str
+    url: URL
+
+    def at(self, address: str) -> URL:
+        """The same URL with a checked address for its host."""
+        return _url_at(self.url, self.port, address)
+
+
+@dataclass(slots=True)
+class _Way:
+    """The one address that a try may connect to, whether it had to, and whether the loop went round since."""
+
+    address: str
+    opened: bool = False
+    turned: bool = False
+
+    def turn(self) -> None:
+        """The loop went round: what comes from now on may be an answer."""
+        self.turned = True
+
+
+_way: ContextVar[_Way] = ContextVar("_way")
 
 
 class Client:
-    """The connections of one process. Those to private addresses are kept apart from those that may not go there."""
+    """The connections of one process: a pool for each address and name."""
 
     def __init__(self, trust: ssl.SSLContext | None = None, resolver: Resolver | None = None) -> None:
         self._trust = trust if trust is not None else _trust()
         self._resolver = resolver if resolver is not None else Resolver()
-        self._targets: OrderedDict[tuple[str, bool], Target] = OrderedDict()
-        self._idle: dict[tuple[str, int, bool, bool], list[Wire]] = {}
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._session: aiohttp.ClientSession | None = None
+        # Names whose first address took no connection, and the one that did.
+        self._preferred: dict[tuple[str, int], str] = {}
 
     async def __aenter__(self) -> Self:
-        self._sweep()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                ssl=self._trust,
+                resolver=_NoLookups(),
+                limit=0,  # each endpoint's line has its own bound, and endpoints share nothing
+                keepalive_timeout=IDLE_S,
+                happy_eyeballs_delay=None,
+                socket_factory=_open_socket,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=_HEADERS,
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+            trust_env=False,
+            read_bufsize=ANSWER_BYTES,
+        )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        for wires in self._idle.values():
-            for wire in wires:
-                wire.close()
-        self._idle.clear()
+        if self._session is not None:
+            await self._session.close()
         self._resolver.close()
 
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool, timeout_ms: int, now_at: int
     ) -> Answer:
         """One try. Never raises for what an endpoint does; the fault has a name instead."""
-        wire: Wire | None = None
+        response: aiohttp.ClientResponse | None = None
         try:
-            target = self._target(url, allow_private)
-            request = _request(target, body, headers)
-            key = (target.host, target.port, target.tls, allow_private)
             async with asyncio.timeout(timeout_ms / 1000):
-                wire = self._take(key)
-                if wire is not None:
-                    try:
-                        await wire.ask(request)
-                    except (BrokenAnswer, OSError) as error:
-                        # It was closed at the other end while it was idle: nobody saw the request.
-                        if not getattr(error, "unread", True):
-                            raise
-                        wire = None
-                if wire is None:
-                    wire = await self._connect(target, allow_private, timeout_ms / 1000 * _CONNECT_SHARE)
-                    await wire.ask(request)
+                target = _target(url, allow_private)
+                addresses = await self._addresses(target, allow_private)
+                response = await self._send(target, addresses, (body, {"host": target.shown, **headers}), timeout_ms)
+                if not response.closed:
+                    await _skim(response)
         except Exception as error:  # whatever an endpoint causes belongs to its own line
-            if wire is None or not isinstance(error, TimeoutError) or wire.status is None:
-                if wire is not None:
-                    wire.close()
+            if response is None:
                 return Answer(None, fault=_fault(error))
-            wire.close()  # the status came, and the rest of the answer takes its time
-        except BaseException:
-            if wire is not None:
-                wire.close()
-            raise
-        assert wire is not None
-        self._put_back(key, wire)
-        return Answer(wire.status, retry_after_ms=retry_after_ms(wire.retry_after, now_at))
+            # A status that came counts, whatever becomes of the rest.
+        finally:
+            if response is not None and not response.closed:
+                response.close()
+        if response.status < 200:
+            return Answer(None, fault="broken_answer")
+        return Answer(response.status, retry_after_ms=retry_after_ms(response.headers.get("retry-after"), now_at))
 
-    def _target(self, url: str, allow_private: bool) -> Target:
-        # What a URL itself says never changes; names are checked each time they are resolved.
-        found = self._targets.get((url, allow_private))
-        if found is None:
-            check_url(url, allow_private=allow_private)
-            found = self._targets[url, allow_private] = target_of(url)
-            if len(self._targets) > _TARGETS:
-                self._targets.popitem(last=False)
+    async def _addresses(self, target: Target, allow_private: bool) -> list[str]:
+        """The addresses of this try, all of them checked, the one that is likely to work first."""
+        found = await self._resolver.resolve(target.host, target.port, allow_private=allow_private)
+        preferred = self._preferred.get((target.host, target.port))
+        if preferred in found:
+            return [preferred, *(address for address in found if address != preferred)]
         return found
 
-    def _take(self, key: tuple[str, int, bool, bool]) -> Wire | None:
-        wires = self._idle.get(key)
-        now = time.monotonic()
-        while wires:
-            wire = wires.pop()
-            if wire.open and now - wire.idle_mono < IDLE_S and now - wire.opened_mono < AGE_S:
-                return wire
-            wire.close()
-        return None
-
-    def _put_back(self, key: tuple[str, int, bool, bool], wire: Wire) -> None:
-        if not wire.reusable or not wire.open:
-            wire.close()
-            return
-        wire.idle_mono = time.monotonic()
-        self._idle.setdefault(key, []).append(wire)
-
-    async def _connect(self, target: Target, allow_private: bool, patience_s: float) -> Wire:
-        """A connection to the first checked address that takes one."""
-        loop = asyncio.get_running_loop()
-        addresses = (await self._resolver.resolve(target.host, target.port, allow_private=allow_private))[
-            :ADDRESSES_TRIED
-        ]
+    async def _send(
+        self, target: Target, addresses: list[str], request: tuple[bytes, dict[str, str]], timeout_ms: int
+    ) -> aiohttp.ClientResponse:
+        """The head of an answer, from the first address that takes the connection."""
+        tried = addresses[:ADDRESSES_TRIED]
+        timeout = _connect_timeout(timeout_ms, len(tried))
         last: Exception = OSError("the name has no address")
-        for address in addresses:
+        for address in tried:
             try:
-                async with asyncio.timeout(patience_s / len(addresses)):
-                    _, wire = await loop.create_connection(
-                        Wire,
-                        address,
-                        target.port,
-                        ssl=self._trust if target.tls else None,
-                        server_hostname=target.host if target.tls else None,
-                    )
-            except (OSError, TimeoutError) as error:
+                response = await self._ask(target, address, request, timeout)
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 last = error
                 continue
-            wire.opened_mono = time.monotonic()
-            return wire
+            if address is not tried[0]:
+                self._prefer(target, address)
+            return response
+        self._preferred.pop((target.host, target.port), None)
+        self._resolver.forget(target.host, target.port)
         raise last
 
-    def _sweep(self) -> None:
-        """Closes what has been idle for long."""
-        now = time.monotonic()
-        for key, wires in list(self._idle.items()):
-            kept = [wire for wire in wires if wire.open and now - wire.idle_mono < IDLE_S]
-            for wire in wires:
-                if wire not in kept:
-                    wire.close()
-            if kept:
-                self._idle[key] = kept
-            else:
-                del self._idle[key]
-        self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
+    async def _ask(
+        self, target: Target, address: str, request: tuple[bytes, dict[str, str]], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        assert self._session is not None
+        loop = asyncio.get_running_loop()
+        body, headers = request
+        while True:
+            way = _Way(address)
+            _way.set(way)
+            loop.call_soon(way.turn)
+            try:
+                response = await self._session.post(
+                    target.at(address),
+                    data=body,
+                    headers=headers,
+                    timeout=timeout,
+                    allow_redirects=False,
+                    server_hostname=target.host,
+                )
+            except (
+                aiohttp.ServerDisconnectedError,
+                aiohttp.ClientOSError,
+                aiohttp.ClientConnectionResetError,
+            ) as error:
+                # A kept connection was closed at the other end while it was idle: nobody saw the request.
+                if way.opened or not _unread(error):
+                    raise
+                continue
+            if way.turned:
+                return response
+            # It was there before anything was asked, so it is no answer to this request, nor would the next one be.
+            response.close()
+
+    def _prefer(self, target: Target, address: str) -> None:
+        if len(self._preferred) >= _KEPT:
+            self._preferred.clear()
+        self._preferred[target.host, target.port] = address
+
+
+class _NoLookups(AbstractResolver):
+    """Names are looked up and checked before; the connector sees addresses only."""
+
+    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> NoReturn:
+        """Raises AddressRefused."""
+        raise AddressRefused("an address that was not checked")
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _open_socket(info: aiohttp.AddrInfoType) -> socket.socket:
+    """The last look before a connection: it goes to the address that was checked for the try under way."""
+    family, kind, protocol, _, place = info
+    way = _way.get()
+    way.opened = True
+    if place[0] != way.address:
+        raise AddressRefused("an address that was not checked")
+    return socket.socket(family, kind, protocol)
+
+
+async def _skim(response: aiohttp.ClientResponse) -> None:
+    """Reads to the end of an answer, which keeps its connection, or as far as it is looked at."""
+    seen = 0
+    while seen <= ANSWER_BYTES and (piece := await response.content.readany()):
+        seen += len(piece)
+
+
+def _unread(error: aiohttp.ClientConnectionError) -> bool:
+    """Whether a connection went before any part of an answer came."""
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return isinstance(error.message, str)  # else it is the part that came
+    return not isinstance(error, aiohttp.ClientConnectorError)
+
+
+# What a URL itself says never changes; names are checked each time they are resolved.
+@lru_cache(maxsize=_KEPT)
+def _target(url: str, allow_private: bool) -> Target:
+    check_url(url, allow_private=allow_private)
+    return target_of(url)
 
 
 def target_of(url: str) -> Target:
     """Where a URL leads. Raises ValueError where it is none, odd notations of addresses among them."""
     read = URL(url)
-    host, port = read.raw_host, read.port
-    if read.scheme not in ("http", "https") or not host or not port:
+    host, port, shown = read.raw_host, read.port, read.host_port_subcomponent
+    if read.scheme not in ("http", "https") or not host or not port or not shown:
         raise ValueError("not an HTTP URL")
-    shown = f"[{host}]" if ":" in host else host
-    if port != (443 if read.scheme == "https" else 80):
-        shown += f":{port}"
-    head = f"POST {read.raw_path_qs or '/'} HTTP/1.1\r\nhost: {shown}\r\n".encode("ascii")
-    if head.count(b"\r\n") != 2 or head.count(b"\n") != 2:
-        raise ValueError("a line break in the URL")
-    return Target(host, port, read.scheme == "https", head + _FIXED)
+    return Target(host, port, shown, read)
 
 
-def _request(target: Target, body: bytes, headers: Mapping[str, str]) -> bytes:
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return b"%b%bcontent-length: %d\r\n\r\n%b" % (target.head, lines.encode("ascii"), len(body), body)
+@lru_cache(maxsize=_KEPT)
+def _url_at(url: URL, port: int, address: str) -> URL:
+    place = f"[{address}]" if ":" in address else address
+    return URL.build(
+        scheme=url.scheme,
+        authority=f"{place}:{port}",
+        path=url.raw_path,
+        query_string=url.raw_query_string,
+        encoded=True,
+    )
+
+
+@lru_cache(maxsize=64)
+def _connect_timeout(timeout_ms: int, addresses: int) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=timeout_ms / 1000 * _CONNECT_SHARE / addresses)
 
 
 def _trust() -> ssl.SSLContext:
@@ -199,8 +271,9 @@ _FAULTS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (AddressRefused, "address_refused"),
     (TimeoutError, "timeout"),
     (ssl.SSLError, "tls"),
-    (BrokenAnswer, "broken_answer"),
-    (ConnectionResetError, "broken_answer"),
+    (aiohttp.ClientConnectorError, "unreachable"),
+    (aiohttp.InvalidURL, "address_refused"),
+    (aiohttp.ClientError, "broken_answer"),
     (OSError, "unreachable"),
     (UnicodeError, "unreachable"),
     (ValueError, "address_refused"),
@@ -208,4 +281,5 @@ _FAULTS: Final[tuple[tuple[type[BaseException], str], ...]] = (
 
 
 def _fault(error: BaseException) -> str:
-    return next((word for kind, word in _FAULTS if isinstance(error, kind)), "broken_answer")
+    told = [error, error.os_error] if isinstance(error, aiohttp.ClientConnectorError) else [error]
+    return next((word for kind, word in _FAULTS if any(isinstance(one, kind) for one in told)), "broken_answer")

@@ -10,7 +10,7 @@ import pytest
 from gateway.callbacks.addresses import Resolver
 from gateway.callbacks.client import Client
 from gateway.callbacks.tries import Answer
-from tests.integration.delivery.test_callback_wire import OK, Server, server
+from tests.integration.delivery.test_callback_client import OK, Server, server
 
 # Each could reach something that only this host, its network or its cloud can reach.
 INSIDE = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from gateway.callbacks.addresses import AddressRefused, Resolver, check_url, is_public
@@ -10,8 +12,8 @@ INSIDE = [
     "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.5", "172.16.3.4", "172.31.255.255", "192.168.1.1", "169.254.169.254",
     "100.64.0.1", "100.100.100.200", "192.0.0.192", "198.18.0.1", "192.0.2.7", "203.0.113.9", "224.0.0.1", "240.0.0.1",
     "255.255.255.255", "168.63.129.16", "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "ff02::1",
-    "::ffff:10.0.0.5", "::ffff:127.0.0.1", "64:ff9b::a00:5", "64:ff9b:1::a00:5", "2002:a00:5::1", "2001:db8::1", "fec0::1", "::7f00:1",
-    "4000::1", "2001:0:a00:5::f5ff:fffa",
+    "::ffff:10.0.0.5", "::ffff:127.0.0.1", "64:ff9b::a00:5", "64:ff9b:1::a00:5", "2002:a00:5::1", "2001:db8::1",
+    "fec0::1", "::7f00:1", "4000::1", "2001:0:a00:5::f5ff:fffa",
 ]  # fmt: skip
 OUTSIDE = ["8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "64:ff9b::808:808", "::ffff:8.8.8.8"]
 
@@ -62,12 +64,52 @@ async def test_an_allowed_name_resolves_to_the_addresses_that_are_connected_to()
 
 async def test_one_inner_address_condemns_the_name_and_it_is_asked_each_time() -> None:
     answers = iter([["93.184.216.34"], ["93.184.216.34", "10.0.0.5"], []])
-    resolver = Resolver(lambda host, port: next(answers))
+    resolver = Resolver(lambda host, port: next(answers), fresh_s=0.0)
     assert await resolver.resolve("cb.example", 443, allow_private=False) == ["93.184.216.34"]
     with pytest.raises(AddressRefused):
         await resolver.resolve("cb.example", 443, allow_private=False)
     with pytest.raises(OSError):
         await resolver.resolve("cb.example", 443, allow_private=False)
+    resolver.close()
+
+
+async def test_tries_at_once_share_a_lookup_and_what_they_may_reach_is_judged_for_each() -> None:
+    asked: list[str] = []
+
+    def look_up(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["10.0.0.5"]
+
+    resolver = Resolver(look_up, fresh_s=60.0)
+    told = await asyncio.gather(*(resolver.resolve("cb.example", 443, allow_private=True) for _ in range(8)))
+    assert told == [["10.0.0.5"]] * 8 and asked == ["cb.example"]
+    with pytest.raises(AddressRefused):
+        await resolver.resolve("cb.example", 443, allow_private=False)
+    assert len(asked) == 1
+    resolver.forget("cb.example", 443)
+    await resolver.resolve("cb.example", 443, allow_private=True)
+    assert len(asked) == 2
+    resolver.close()
+
+
+async def test_an_answer_is_good_for_a_moment_and_a_failed_lookup_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("gateway.callbacks.addresses.time.monotonic", lambda: clock[0])
+    answers: list[list[str] | OSError] = [["8.8.8.8"], OSError("no answer"), ["1.1.1.1"]]
+
+    def look_up(host: str, port: int) -> list[str]:
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    resolver = Resolver(look_up)
+    for clock[0] in (100.0, 100.9):
+        assert await resolver.resolve("cb.example", 443, allow_private=False) == ["8.8.8.8"]
+    clock[0] = 101.1
+    with pytest.raises(OSError, match="no answer"):
+        await resolver.resolve("cb.example", 443, allow_private=False)
+    assert await resolver.resolve("cb.example", 443, allow_private=False) == ["1.1.1.1"]
     resolver.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from gateway.callbacks import addresses
 from gateway.callbacks import client as client_module
 from gateway.callbacks.addresses import Resolver
 from gateway.callbacks.client import Client, target_of
@@ -59,10 +61,12 @@ class Server:
 
 @asynccontextmanager
 async def server(
-    script: Callable[[int], list[bytes | float | None]], tls: ssl.SSLContext | None = None
+    script: Callable[[int], list[bytes | float | None]],
+    tls: ssl.SSLContext | None = None,
+    place: tuple[str, int] = ("127.0.0.1", 0),
 ) -> AsyncIterator[Server]:
     made = Server(script)
-    listening = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=tls)
+    listening = await asyncio.start_server(made.serve, *place, ssl=tls)
     made.port = listening.sockets[0].getsockname()[1]
     try:
         yield made
@@ -86,9 +90,9 @@ async def test_a_request_is_one_whole_request_and_connections_are_kept() -> None
     assert body == b'{"n":1}'
     lines = head.split(b"\r\n")
     assert lines[0] == b"POST /hooks?a=b%20c HTTP/1.1"
-    assert set(lines[1:]) == {
+    assert {line.lower() for line in lines[1:]} == {
         f"host: 127.0.0.1:{one.port}".encode(), b"content-type: application/json", b"user-agent: sluicegate",
-        b"accept: */*", b"webhook-id: evt_1", b"content-length: 7",
+        b"accept: */*", b"accept-encoding: identity", b"webhook-id: evt_1", b"content-length: 7",
     }  # fmt: skip
 
 
@@ -142,25 +146,41 @@ async def test_a_connection_that_was_closed_while_idle_costs_no_try() -> None:
 
 
 async def test_what_nobody_asked_for_ends_the_connection() -> None:
-    async with server(lambda n: [OK, 0.05, OK] if n == 1 else [OK]) as one, Client() as client:
+    """An answer before its question is none: the next notice is not lost to it."""
+    stray = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+    fail = b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n"
+    async with server(lambda n: [OK, 0.05, stray] if n == 1 else [fail]) as one, Client() as client:
         await post(client, f"http://127.0.0.1:{one.port}/")
         await asyncio.sleep(0.15)
-        assert (await post(client, f"http://127.0.0.1:{one.port}/")).status == 200
-    assert one.connections == 2
+        for _ in range(2):
+            assert (await post(client, f"http://127.0.0.1:{one.port}/")).status == 500
+    assert one.connections == 2 and len(one.requests) == 3
 
 
-async def test_old_connections_are_replaced_so_that_names_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "AGE_S", 0.0)
+async def test_names_are_asked_again_by_each_try_and_connections_kept_all_the_same() -> None:
     asked: list[str] = []
 
     def look_up(host: str, port: int) -> list[str]:
         asked.append(host)
         return ["127.0.0.1"]
 
-    async with server(lambda n: [OK]) as one, Client(resolver=Resolver(look_up)) as client:
+    async with server(lambda n: [OK]) as one, Client(resolver=Resolver(look_up, fresh_s=0.0)) as client:
         for _ in range(3):
             await post(client, f"http://cb.example:{one.port}/")
-    assert asked == ["cb.example"] * 3
+    assert asked == ["cb.example"] * 3 and one.connections == 1
+
+
+async def test_a_name_that_moved_is_followed_and_its_kept_connection_is_not_used() -> None:
+    answers = iter([["127.0.0.1"], ["127.0.0.2"], ["127.0.0.2", "127.0.0.1"]])
+    resolver = Resolver(lambda host, port: next(answers), fresh_s=0.0)
+    async with (
+        server(lambda n: [OK]) as old,
+        server(lambda n: [OK], place=("127.0.0.2", old.port)) as new,
+        Client(resolver=resolver) as client,
+    ):
+        for _ in range(3):
+            assert (await post(client, f"http://cb.example:{old.port}/")).status == 200
+    assert (len(old.requests), len(new.requests)) == (1, 2)
 
 
 async def test_a_name_that_turns_inside_is_refused_at_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,15 +189,38 @@ async def test_a_name_that_turns_inside_is_refused_at_the_next_look(monkeypatch:
     connected: list[str] = []
     loop = asyncio.get_running_loop()
 
-    async def no_connection(_protocol: Any, address: str, _port: int, **_options: Any) -> Any:
-        connected.append(address)
+    async def no_connection(_socket: Any, place: tuple[str, int]) -> None:
+        connected.append(place[0])
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(loop, "create_connection", no_connection)
+    monkeypatch.setattr(loop, "sock_connect", no_connection)
     async with Client(resolver=Resolver(lambda host, port: next(answers))) as client:
         words = [(await post(client, "http://cb.example/", allow_private=False)).fault for _ in range(3)]
     assert words == ["unreachable", "address_refused", "address_refused"]
     assert connected == ["93.184.216.34"]
+
+
+async def test_a_kept_connection_is_of_no_use_once_the_name_turns_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """H24, rebinding while a connection to the address that was allowed is open."""
+    monkeypatch.setattr(addresses, "is_public", lambda address: address == "127.0.0.1")
+    answers = iter([["127.0.0.1"], ["127.0.0.2"], ["127.0.0.1", "127.0.0.2"]])
+    resolver = Resolver(lambda host, port: next(answers), fresh_s=0.0)
+    async with server(lambda n: [OK]) as one, Client(resolver=resolver) as client:
+        url = f"http://cb.example:{one.port}/"
+        told = [await post(client, url, allow_private=False) for _ in range(3)]
+    assert [(answer.status, answer.fault) for answer in told] == [(200, None), *[(None, "address_refused")] * 2]
+    assert len(one.requests) == 1
+
+
+async def test_no_socket_is_opened_to_an_address_that_was_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the URL given to the HTTP library says, the socket's address is compared with the checked one."""
+    elsewhere = client_module.target_of
+    async with server(lambda n: [OK]) as one, Client(resolver=Resolver(lambda h, p: ["127.0.0.2"])) as client:
+        for host in ("127.0.0.1", "localhost"):
+            url = elsewhere(f"http://{host}:{one.port}/").url
+            monkeypatch.setattr(client_module, "_url_at", lambda *_of, url=url: url)
+            assert (await post(client, f"http://cb.example:{one.port}/")).fault == "address_refused"
+    assert one.connections == 0
 
 
 async def test_a_connection_that_was_allowed_inside_serves_nobody_else() -> None:
@@ -190,12 +233,57 @@ async def test_a_connection_that_was_allowed_inside_serves_nobody_else() -> None
     assert refused.fault == "address_refused" and len(one.requests) == 1
 
 
-async def test_the_next_address_is_tried_where_one_does_not_answer() -> None:
-    async with (
-        server(lambda n: [OK]) as one,
-        Client(resolver=Resolver(lambda h, p: ["127.0.0.2", "127.0.0.1"])) as client,
-    ):
-        assert (await post(client, f"http://cb.example:{one.port}/")).status == 200
+async def test_the_next_address_is_tried_where_one_does_not_answer_and_comes_first_from_then_on() -> None:
+    tried: list[str] = []
+    open_socket = client_module._open_socket
+
+    def noting(info: Any) -> Any:
+        tried.append(info[4][0])
+        return open_socket(info)
+
+    resolver = Resolver(lambda h, p: ["127.0.0.3", "127.0.0.2", "127.0.0.1"])
+    closing = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(client_module, "_open_socket", noting)
+        async with server(lambda n: [closing, None]) as one, Client(resolver=resolver) as client:
+            for _ in range(2):
+                assert (await post(client, f"http://cb.example:{one.port}/")).status == 200
+    assert tried == ["127.0.0.3", "127.0.0.2", "127.0.0.1", "127.0.0.1"]
+
+
+async def test_a_name_server_that_hangs_costs_the_try_its_time_and_is_asked_once() -> None:
+    asked: list[str] = []
+
+    def look_up(host: str, port: int) -> list[str]:
+        asked.append(host)
+        time.sleep(1.0)
+        return ["127.0.0.1"]
+
+    async with server(lambda n: [OK]) as one, Client(resolver=Resolver(look_up)) as client:
+        url = f"http://cb.example:{one.port}/"
+        told = await asyncio.gather(*(post(client, url, timeout_ms=100) for _ in range(8)))
+        assert {answer.fault for answer in told} == {"timeout"}
+        assert (await post(client, url)).status == 200
+    assert asked == ["cb.example"]
+
+
+async def test_no_proxy_of_the_environment_and_no_cookie(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1/")
+    baked = b"HTTP/1.1 200 OK\r\nset-cookie: a=b\r\ncontent-length: 0\r\n\r\n"
+    async with server(lambda n: [baked]) as one, Client() as client:
+        for _ in range(2):
+            assert (await post(client, f"http://127.0.0.1:{one.port}/")).status == 200
+    assert not any(b"cookie" in request.lower() for request in one.requests)
+
+
+async def test_a_bomb_is_not_unpacked_and_not_read_on() -> None:
+    packed = gzip.compress(bytes(50_000_000))
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
+    async with server(lambda n: [head + packed]) as one, Client() as client:
+        began = time.process_time()
+        assert (await post(client, f"http://127.0.0.1:{one.port}/")).status == 200
+        assert time.process_time() - began < 0.5
 
 
 def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
@@ -227,25 +315,42 @@ def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext
 async def test_tls_speaks_to_the_checked_address_under_the_name(tmp_path: Path) -> None:
     serving, trusting = certificate(tmp_path, "cb.example")
     names: list[str | None] = []
-    serving.sni_callback = lambda _socket, name, _context: names.append(name)  # type: ignore[assignment]
+    serving.sni_callback = lambda _socket, name, _context: names.append(name)
     resolver = Resolver(lambda host, port: ["127.0.0.1"])
     async with server(lambda n: [OK], serving) as one, Client(trusting, resolver) as client:
         assert (await post(client, f"https://cb.example:{one.port}/")).status == 200
         assert (await post(client, f"https://other.example:{one.port}/")).fault == "tls"
-    assert names[0] == "cb.example" and one.requests[0].split(b"\r\n")[1] == f"host: cb.example:{one.port}".encode()
+    assert names[0] == "cb.example" and f"\r\nhost: cb.example:{one.port}\r\n".encode() in one.requests[0]
     async with server(lambda n: [OK], serving) as one, Client(resolver=Resolver(lambda h, p: ["127.0.0.1"])) as client:
         assert (await post(client, f"https://cb.example:{one.port}/")).fault == "tls"
 
 
 @pytest.mark.parametrize(
-    ("url", "host", "port", "shown"),
+    ("url", "name", "at", "shown"),
     [
-        ("http://cb.example", "cb.example", 80, b"POST / HTTP/1.1\r\nhost: cb.example\r\n"),
-        ("https://CB.example:443/a/../b", "cb.example", 443, b"POST /b HTTP/1.1\r\nhost: cb.example\r\n"),
-        ("https://cb.example:8443/ä?q=ü", "cb.example", 8443, b"POST /%C3%A4?q=%C3%BC HTTP/1.1\r\nhost: cb.ex"),
-        ("http://[2606:4700::1111]/x#y", "2606:4700::1111", 80, b"POST /x HTTP/1.1\r\nhost: [2606:4700::1111]\r\n"),
+        ("http://cb.example", ("cb.example", 80), "http://192.0.2.1/", "cb.example"),
+        ("https://CB.example:443/a/../b", ("cb.example", 443), "https://192.0.2.1/b", "cb.example"),
+        ("https://cb.example:8443/ä?q=ü", ("cb.example", 8443), "https://192.0.2.1:8443/%C3%A4?q=%C3%BC",
+         "cb.example:8443"),
+        ("http://[2606:4700::1111]/x#y", ("2606:4700::1111", 80), "http://192.0.2.1/x", "[2606:4700::1111]"),
+        ("http://bücher.example/a%2Fb", ("xn--bcher-kva.example", 80), "http://192.0.2.1/a%2Fb",
+         "xn--bcher-kva.example"),
     ],
 )  # fmt: skip
-def test_where_a_url_leads(url: str, host: str, port: int, shown: bytes) -> None:
+def test_where_a_url_leads(url: str, name: tuple[str, int], at: str, shown: str) -> None:
     target = target_of(url)
-    assert (target.host, target.port) == (host, port) and target.head.startswith(shown)
+    assert (target.host, target.port, target.shown) == (*name, shown)
+    assert str(target.at("192.0.2.1")) == at
+    inner = target.at("2606:4700::1")
+    assert inner.raw_host == "2606:4700::1" and inner.port == name[1]
+
+
+async def test_an_endpoint_on_ipv6() -> None:
+    async with server(lambda n: [OK], place=("::1", 0)) as one, Client() as client:
+        assert (await post(client, f"http://[::1]:{one.port}/")).status == 200
+    async with (
+        server(lambda n: [OK], place=("::1", 0)) as one,
+        Client(resolver=Resolver(lambda h, p: ["::1"])) as client,
+    ):
+        assert (await post(client, f"http://cb.example:{one.port}/")).status == 200
+    assert f"cb.example:{one.port}".encode() in one.requests[0]
