@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.admission.fields import MessageRequest, Place
-from gateway.admission.problems import Problem, invalid
+from gateway.admission.problems import Problem, invalid, refused
 from gateway.domain.vendor_tlvs import TlvUnfit, octets_of
 from gateway.policy.rules.snapshot import Dialect, Policy, Route, TrafficClass
 from smpp.text import Carriage, Measure, TextError, measure
@@ -38,7 +38,7 @@ def carried_by(policy: Policy, routes: tuple[Route, ...], burden: Burden) -> tup
     for route in routes:
         dialect = policy.providers[route.provider].dialect
         carriage = dialect.carriage
-        found: Measure | Problem | None = _refused_tlv(dialect, burden.request)
+        found: Measure | Problem | None = _refused_tlv(dialect, burden)
         if found is None:
             found = seen.get(carriage)
         if found is None:
@@ -50,16 +50,17 @@ def carried_by(policy: Policy, routes: tuple[Route, ...], burden: Burden) -> tup
     return tuple(kept) if kept or first is None else first
 
 
-def _refused_tlv(dialect: Dialect, request: MessageRequest) -> Problem | None:
+def _refused_tlv(dialect: Dialect, burden: Burden) -> Problem | None:
     """A TLV that a carrier does not declare is never dropped on the way: another route must take the message."""
-    for name, value in request.tlvs.items():
+    for name, value in burden.request.tlvs.items():
         rule = dialect.tlvs.get(name)
         if rule is None:
-            return Problem("policy.tlvs", f"No route's carrier takes the TLV {name}.", members={"tlvs": [name]})
+            fault = burden.place.fault("tlvs", f"No route's carrier takes the TLV {name}.")
+            return refused("policy.tlvs", fault, tlvs=[name])
         try:
             octets_of(rule, value)
         except TlvUnfit as unfit:
-            return Problem("policy.tlvs", f"The TLV {name} {unfit}.", members={"tlvs": [name]})
+            return refused("policy.tlvs", burden.place.fault("tlvs", f"The TLV {name} {unfit}."), tlvs=[name])
     return None
 
 
@@ -71,23 +72,19 @@ def _measure(carriage: Carriage, burden: Burden) -> Measure | Problem:
         if request.encoding == "gsm7":
             return invalid([burden.place.fault("text", str(error))])
         # With a free choice of encoding only the length can be at fault.
-        return Problem(
-            "policy.max_segments", f"The text needs more segments than exist; the limit is {request.max_segments}."
-        )
+        said = f"The text needs more segments than exist; the limit is {request.max_segments}."
+        return refused("policy.max_segments", burden.place.fault("text", said), max_segments=request.max_segments)
     if measured.segments > request.max_segments:
-        return Problem(
+        said = f"The text needs {measured.segments} segments; the limit is {request.max_segments}."
+        return refused(
             "policy.max_segments",
-            f"The text needs {measured.segments} segments; the limit is {request.max_segments}.",
-            members={
-                "segments": measured.segments,
-                "max_segments": request.max_segments,
-                "encoding": measured.encoding,
-            },
+            burden.place.fault("text", said),
+            segments=measured.segments,
+            max_segments=request.max_segments,
+            encoding=measured.encoding,
         )
     if traffic.max_segments is not None and measured.segments > traffic.max_segments:
-        return Problem(
-            "policy.content",
-            f"The text needs {measured.segments} segments; the class {traffic.name} allows {traffic.max_segments}.",
-            members={"segments": measured.segments, "max_segments": traffic.max_segments, "class": traffic.name},
-        )
+        said = f"The text needs {measured.segments} segments; the class {traffic.name} allows {traffic.max_segments}."
+        members = {"segments": measured.segments, "max_segments": traffic.max_segments, "class": traffic.name}
+        return refused("policy.content", burden.place.fault("text", said), **members)
     return measured

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.admission import numbering
 from gateway.admission.carrying import Burden, Carried, carried_by
 from gateway.admission.clocks import SEND_AT_MAX_MS, Clocks, open_window, set_clocks
 from gateway.admission.fields import FieldFault, MessageRequest, Place
 from gateway.admission.flows import FlowFacts, flow_of, number_token
-from gateway.admission.problems import Problem, invalid
+from gateway.admission.problems import Problem, invalid, refused
 from gateway.admission.send_windows import window_for
 from gateway.policy.rules.lookup import candidates, destination_for, tenant_rules
 from gateway.policy.rules.snapshot import Limit, Policy, Route, SendWindow, Tenant, TrafficClass
@@ -66,10 +66,10 @@ def judge(moment: Moment, request: MessageRequest, faults: list[FieldFault], pla
     if faults or recipient is None:
         return invalid(faults)
     sender = request.sender or rules.default_sender or ""
-    traffic = _traffic(moment.policy, rules, request)
+    traffic = _traffic(moment.policy, rules, request, place)
     if isinstance(traffic, Problem):
         return traffic
-    refusal = _refusal_by_tenant(rules, request, recipient, sender)
+    refusal = _refusal_by_tenant(rules, request, (recipient, sender), place)
     if refusal is not None:
         return refusal
     routes = candidates(moment.policy, moment.tenant, traffic.name, sender, recipient, draw=moment.draw)
@@ -89,7 +89,7 @@ def judge(moment: Moment, request: MessageRequest, faults: list[FieldFault], pla
     if not isinstance(clocks, Problem):
         clocks = open_window(clocks, traffic, window, carrying_ms)
     if isinstance(clocks, Problem):
-        return clocks
+        return _of_the_deadline(clocks, request, place)
     flows = tuple(
         flow_of(moment.policy, _facts(moment, request, traffic, route, (recipient, sender), clocks)) for route in routes
     )
@@ -134,23 +134,34 @@ def _faults_by_tenant(
     return faults
 
 
-def _traffic(policy: Policy, rules: Tenant, request: MessageRequest) -> TrafficClass | Problem:
+def _traffic(policy: Policy, rules: Tenant, request: MessageRequest, place: Place) -> TrafficClass | Problem:
     name = request.class_name or rules.default_class
     traffic = policy.classes.get(name)
     if traffic is None or name not in rules.classes:
-        return Problem("policy.class", f"This tenant may not use the class {name}.", members={"class": name})
+        fault = place.fault("class", f"This tenant may not use the class {name}.")
+        return refused("policy.class", fault, **{"class": name})
     return traffic
 
 
-def _refusal_by_tenant(rules: Tenant, request: MessageRequest, recipient: str, sender: str) -> Problem | None:
+def _refusal_by_tenant(rules: Tenant, request: MessageRequest, ends: tuple[str, str], place: Place) -> Problem | None:
+    recipient, sender = ends
     if rules.destinations is not None and not recipient.startswith(rules.destinations):
-        return Problem("policy.destination", "The number is outside the prefixes that this tenant may send to.")
+        fault = place.fault("to", "The number is outside the prefixes that this tenant may send to.")
+        return refused("policy.destination", fault)
     if rules.senders is not None and sender not in rules.senders and sender != rules.default_sender:
-        return Problem("policy.sender", "The sender is not one of this tenant's.")
+        return refused("policy.sender", place.fault("from", "The sender is not one of this tenant's."))
     unknown = sorted(name for name in request.tlvs if name not in rules.tlvs)
     if unknown:
-        return Problem("policy.tlvs", f"This tenant may not use the TLV {unknown[0]}.", members={"tlvs": unknown})
+        fault = place.fault("tlvs", f"This tenant may not use the TLV {unknown[0]}.")
+        return refused("policy.tlvs", fault, tlvs=unknown)
     return None
+
+
+def _of_the_deadline(problem: Problem, request: MessageRequest, place: Place) -> Problem:
+    """The same problem, naming the field that sets the deadline where the message has one."""
+    given = {"ttl": request.ttl_ms, "expires_at": request.expires_at}
+    errors = tuple(place.fault(name, problem.detail) for name, value in given.items() if value is not None)
+    return replace(problem, errors=errors)
 
 
 def _text_to_send(request: MessageRequest) -> str:

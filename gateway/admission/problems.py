@@ -110,6 +110,11 @@ OVERLOAD: Final = Problem("capacity.overload", "Too many requests are being work
 INTERNAL: Final = Problem("internal", "The error was recorded under the request id.")
 
 
+def refused(code: str, fault: FieldFault, **members: Any) -> Problem:
+    """The problem of a rule that one field goes against; `errors` names the field as it does for wrong ones."""
+    return Problem(code, fault.message, (fault,), members)
+
+
 def invalid(faults: list[FieldFault]) -> Problem:
     """The problem of wrong fields, all of them."""
     return Problem("request.invalid", "See errors for each field.", tuple(faults))

@@ -37,19 +37,29 @@ def code_of(verdict: Allowed | Problem) -> str:
 
 
 @pytest.mark.parametrize(
-    ("request_", "code"),
+    ("request_", "code", "fields"),
     [
-        (MessageRequest("+33612345678", "hi"), "policy.destination"),
-        (MessageRequest("+393331234567", "hi", sender="OTHER"), "policy.sender"),
-        (MessageRequest("+393331234567", "hi", class_name="marketing"), "policy.class"),
-        (MessageRequest("+447700900123", "hi"), "route.none"),
-        (MessageRequest("+393331234567", "hi", tlvs={"dlt": "1"}), "policy.tlvs"),
-        (MessageRequest("+393331234567", "x" * 1531), "policy.max_segments"),
-        (MessageRequest("+447700900123", "x" * 161, class_name="otp"), "policy.content"),
+        (MessageRequest("+33612345678", "hi"), "policy.destination", ["to"]),
+        (MessageRequest("+393331234567", "hi", sender="OTHER"), "policy.sender", ["from"]),
+        (MessageRequest("+393331234567", "hi", class_name="marketing"), "policy.class", ["class"]),
+        (MessageRequest("+447700900123", "hi"), "route.none", []),
+        (MessageRequest("+393331234567", "hi", tlvs={"dlt": "1"}), "policy.tlvs", ["tlvs"]),
+        (MessageRequest("+393331234567", "x" * 1531), "policy.max_segments", ["text"]),
+        (MessageRequest("+393331234567", "x" * 39_016, max_segments=255), "policy.max_segments", ["text"]),
+        (MessageRequest("+447700900123", "x" * 161, class_name="otp"), "policy.content", ["text"]),
+        (MessageRequest("+393331234567", "hi", ttl_ms=40 * 86_400_000), "policy.ttl", ["ttl"]),
+        (MessageRequest("+393331234567", "hi", expires_at=NOW - 1), "capacity.infeasible_deadline", ["expires_at"]),
     ],
 )
-def test_each_rule_says_no_by_its_name(request_: MessageRequest, code: str) -> None:
-    assert code_of(judged(request_)) == code
+def test_each_rule_says_no_by_its_name_and_names_the_field(
+    request_: MessageRequest, code: str, fields: list[str]
+) -> None:
+    refusal = judged(request_)
+    assert code_of(refusal) == code
+    in_a_batch = judge(Moment(POLICY, "acme", NOW, b"pepper"), request_, [], Place("/messages/3"))
+    for said, pointer in ((refusal, ""), (in_a_batch, "/messages/3")):
+        assert isinstance(said, Problem)
+        assert [fault.pointer for fault in said.errors] == [f"{pointer}/{name}" for name in fields]
 
 
 def test_a_text_is_sent_with_near_characters_where_that_is_asked() -> None:
