@@ -7,7 +7,7 @@ local DEAD_MS = 30000        -- idle sessions lease every second: silence for so
 local SILENT_MIN_MS = 1000   -- no carrier is called silent before
 local SILENT_SHARE = 0.2     -- nor before this part of the door limit
 local UNMEASURED = 200       -- segments/s where neither a measurement nor a limit says anything
-local WHOLE_SHARE = 1.2       -- how much of the door limit the work of all may take: else a surge breaks what was promised
+local WHOLE_SHARE = 1.2       -- part of the door limit that the work of all may take: else a surge breaks promises
 local PEAK_MS = 60000        -- how long a surge of active weight is remembered at least
 local DUE = '>dI4I4'         -- work of a flow in the due table: instant, messages, segments; 16 octets a bucket
 
@@ -188,16 +188,16 @@ local function due_of(key) -- buckets {instant, messages, segments} in order of 
   return b.due
 end
 
--- Wait and age of one flow for a message of so many segments. `ask`: segments, budget, limit, number, and for a message
--- that is queued already `ahead`, the messages before it in its flow.
-local function judge(f, ask)
+-- What of a flow's wait does not depend on the one message, for the length of a call: asks come in hundreds, of few
+-- flows. Lines over what is ahead: own position x competing weight / own weight, plus half a round of the others (but not
+-- more than waits), and what is claimed and not yet written; one line per limit besides.
+local prospects
+resets[#resets + 1] = function() prospects = {} end
+local function prospect(f, segments, budget)
+  local o = prospects[f]
+  if o and o.segments == segments and o.budget == budget then return o end
   local L, p, t = line(f.line), provider(f.provider), tenant_record(f.line, f.tenant)
-  local waiting = pending(f.key)
-  local queued = waiting.queued
-  local ahead = ask.ahead or queued + waiting.before + waiting.added
-  local each = L.n > 0 and max(1, L.seg / L.n) or 1
-  local w = weight_of(f.tenant)
-  local m = max(1, t.m)
+  local each, w, m = L.n > 0 and max(1, L.seg / L.n) or 1, weight_of(f.tenant), max(1, t.m)
   local away, away_scope, away_hard = outage(f.provider)
   local silent = away == 0 and silent_for(f, L, p) or 0
   -- While nothing moves the measured drain says nothing of how it will move again.
@@ -206,71 +206,82 @@ local function judge(f, ask)
   -- The weight that competes: as virtual time runs, and as it ran in the last surge; before any measurement all that is
   -- active.
   local A = t.m > 0 and L.A + w - t.w or L.A + w
-  local window = max(ask.budget, PEAK_MS)
+  local window = max(budget, PEAK_MS)
   if L.vs > 0 then A = max(w, min(A, mu * L.vs / 1000 + (t.m > 0 and 0 or w))) end
   if L.pk > A and now - L.pk_at < window then A = A + (L.pk - A) * (1 - (now - L.pk_at) / window) end
-  local others = L.n + L.pend
-  local v = { age = 0, age_scope = 'class:' .. f.class, share = w / max(A, w), pause = 0 }
-  -- Lines over `ahead`: own position x competing weight / own weight, plus half a round of the others (but not more
-  -- than waits), and what is claimed and not yet written.
-  local slope, base = { m * A / w * each * 1000 / mu }, { min(max(0, m * A / w - 1) / 2, others) * each * 1000 / mu }
-  local names, rates = { 'class:' .. f.class }, { mu * v.share }
+  local share = w / max(A, w)
+  local slope = { m * A / w * each * 1000 / mu }
+  local base = { min(max(0, m * A / w - 1) / 2, L.n + L.pend) * each * 1000 / mu }
+  local names, rates = { 'class:' .. f.class }, { mu * share }
   if p.stock > 0 then base[1] = base[1] + p.stock * 1000 / max(known, mu) end
-  local mean = L.at > 0 and L.A / L.at or w
-  local own_pause, needed = false, buckets(f)
+  local needed = buckets(f)
   local application = f.application and scopes[f.application]
-  local from = application and application.open_at or 0
+  o = { segments = segments, budget = budget, each = each, away = away, away_scope = away_scope, away_hard = away_hard,
+    silent = silent, known = known, mu = mu, share = share, slope = slope, base = base, names = names, rates = rates,
+    queued = pending(f.key).queued, age = 0, age_scope = names[1], pause = 0, own_pause = false,
+    from = application and application.open_at or 0 }
+  local mean = L.at > 0 and L.A / L.at or w
   for _, s in ipairs(needed) do
     if s.pause > now then
       if s.name == f.application then -- the tenant's own wish: no reason to refuse its messages
-        own_pause = true
-      elseif s.pause - now > v.pause then
-        v.pause, v.paused, v.hard = s.pause - now, s.name, s.pause >= FOREVER
+        o.own_pause = true
+      elseif s.pause - now > o.pause then
+        o.pause, o.paused, o.hard = s.pause - now, s.name, s.pause >= FOREVER
       end
     end
     if s.Te > 0 then
       local F, B = tallied(s, f.ci, 2), tallied(s, f.ci, 1) + tallied(s, f.ci, 3)
-      local round = max(1, (queued > 0 and F - 1 or F) * mean / w + 1)
-      local share, n = scope_share(f, s, f.ci), #slope + 1
-      slope[n] = each * round / share * s.Te
-      base[n] = max(s.tat - clock, 0) + (min((round - 1) / 2, B) / share + min(ask.segments, s.burst) - s.burst) * s.Te
+      local round = max(1, (o.queued > 0 and F - 1 or F) * mean / w + 1)
+      local scope_part, n = scope_share(f, s, f.ci), #slope + 1
+      slope[n] = each * round / scope_part * s.Te
+      base[n] = max(s.tat - clock, 0) + (min((round - 1) / 2, B) / scope_part + min(segments, s.burst) - s.burst) * s.Te
       local own = s.name == f.application or sub(s.name, 1, 7) == 'tenant:' -- its flows stand in one line at the door
-      names[n], rates[n] = s.name, 1000 / s.Te * share / (own and 1 or round)
-      if s.wait_at > 0 and s.pause <= now and tokens(s) + EPS < 1 and B > 0 and now - s.wait_at > v.age then
-        v.age, v.age_scope = now - s.wait_at, s.name
+      names[n], rates[n] = s.name, 1000 / s.Te * scope_part / (own and 1 or round)
+      if s.wait_at > 0 and s.pause <= now and tokens(s) + EPS < 1 and B > 0 and now - s.wait_at > o.age then
+        o.age, o.age_scope = now - s.wait_at, s.name
       end
     end
   end
-  local function worst()
-    local wait, at = 0, 1
-    for i = 1, #slope do
-      local one = slope[i] * ahead + base[i]
-      if one > wait or (at == 1 and one * 1.05 >= wait and one > 0) then -- of two that say the same the limit is named
-        wait, at = max(wait, one), i
-      end
+  prospects[f] = o
+  return o
+end
+local function worst(o, ahead) -- the longest of the lines, and which
+  local slope, base, wait, at = o.slope, o.base, 0, 1
+  for i = 1, #slope do
+    local one = slope[i] * ahead + base[i]
+    if one > wait or (at == 1 and one * 1.05 >= wait and one > 0) then -- of two that say the same the limit is named
+      wait, at = max(wait, one), i
     end
-    return wait, at
   end
+  return wait, at
+end
+
+-- Wait and age of one flow for a message of so many segments. `ask`: segments, budget, limit, number, and for a message
+-- that is queued already `ahead`, the messages before it in its flow.
+local function judge(f, ask)
+  local o, L, waiting = prospect(f, ask.segments, ask.budget), line(f.line), pending(f.key)
+  local ahead = ask.ahead or waiting.queued + waiting.before + waiting.added
+  local v = { age = o.age, age_scope = o.age_scope, share = o.share, pause = o.pause, paused = o.paused, hard = o.hard }
   local at
-  v.wait, at = worst()
+  v.wait, at = worst(o, ahead)
   if not ask.ahead then
     local due = due_of(f.key)
     for i = 1, #due do -- what falls due before its turn will stand before it
       if due[i][1] > now + v.wait then break end
       ahead = ahead + due[i][2]
-      v.wait, at = worst()
+      v.wait, at = worst(o, ahead)
     end
   end
-  v.scope, v.mu = names[at], rates[at]
+  v.scope, v.mu = o.names[at], o.rates[at]
   if not ask.ahead then
     local class = tuning.classes[f.ci]
-    local most, whole = WHOLE_SHARE * class.door * class.budget, (L.seg + L.pend * each) * 1000 / mu
+    local most, whole = WHOLE_SHARE * class.door * class.budget, (L.seg + L.pend * o.each) * 1000 / o.mu
     if whole > most and ask.limit + whole - most > v.wait then
-      v.wait, v.scope, v.mu = ask.limit + whole - most, names[1], rates[1]
+      v.wait, v.scope, v.mu = ask.limit + whole - most, o.names[1], o.rates[1]
     end
   end
   if at == 1 and bounds[f.provider] then -- as fast as the sessions may
-    if mu * 1.25 >= known * class_share(f.provider, f.ci, known) then v.scope = bounds[f.provider] end
+    if o.mu * 1.25 >= o.known * class_share(f.provider, f.ci, o.known) then v.scope = bounds[f.provider] end
   end
   if ask.number ~= NO_NUMBER and f.number then
     load_scopes({ f.number })
@@ -278,14 +289,15 @@ local function judge(f, ask)
     local ready = r and number_held(r, ask.segments)
     if ready and ready - now > v.wait then v.wait, v.scope, v.mu = ready - now, f.number, 1000 / r.s.Te end
   end
-  if away > v.pause then v.pause, v.paused, v.hard = away, away_scope, away_hard end
+  local silent = o.silent
+  if o.away > v.pause then v.pause, v.paused, v.hard = o.away, o.away_scope, o.away_hard end
   if v.paused or silent > 0 then
     v.wait = v.wait + max(v.pause, silent) -- silent as long again as it was
     if v.paused and (v.pause * 2 >= v.wait or v.hard) then v.scope = v.paused end
   end
   -- Own flow's oldest; whose fault it is, is what binds its wait. A pause by the tenant itself does not count.
-  local oldest = waiting.oldest_at and now - max(waiting.oldest_at, from) or 0
-  if not own_pause and oldest > v.age then v.age, v.age_scope = oldest, v.scope end
+  local oldest = waiting.oldest_at and now - max(waiting.oldest_at, o.from) or 0
+  if not o.own_pause and oldest > v.age then v.age, v.age_scope = oldest, v.scope end
   if L.busy_at > 0 and now - max(L.pass_at, L.busy_at) > v.age then -- eligible work waits here and nothing of it passes
     v.age, v.age_scope = now - max(L.pass_at, L.busy_at), 'class:' .. f.class
   end
@@ -293,7 +305,7 @@ local function judge(f, ask)
     if silent >= v.age then v.age, v.age_scope = silent, 'provider:' .. f.provider end
     v.silent = silent > min(ask.limit, SILENT_SHARE * ask.limit)
   end
-  if silent > 0 or v.paused then v.mu = known * v.share end -- how fast a line at the door shortens
+  if silent > 0 or v.paused then v.mu = o.known * v.share end -- how fast a line at the door shortens
   v.ok = not v.hard and not v.silent and v.wait <= ask.limit and v.age <= ask.limit
   return v
 end
