@@ -83,6 +83,7 @@ class Line:
     peak_at: float = 0.0
     promised: int = 0  # messages admitted and not queued yet
     promised_at: float = 0.0  # the first of them
+    late_credit: float = 0.0  # segments that late flows may have at a small price
     active: Ordered[bytes] = field(default_factory=Ordered)  # flow keys by start tag
     shares: dict[str, TenantShare] = field(default_factory=dict)
 

@@ -22,6 +22,10 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
+from scheduler.core.unavailable import IndexUnavailable
+
+__all__ = ["IndexUnavailable", "Script", "ScriptRunner", "script"]
+
 LUA = Path(__file__).resolve().parent.parent / "lua"
 PARTS = {
     "admit": ("records", "flows", "numbers", "faults", "estimate", "admit"),
@@ -35,14 +39,6 @@ PARTS = {
     "rebuild": ("records", "flows", "rebuild"),
     "report": ("records", "flows", "faults", "report"),
 }
-
-
-class IndexUnavailable(Exception):
-    """The index cannot answer now; `reason` is down, lost, loading, untuned, epoch or class."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the queue index is unavailable: {reason}")
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)

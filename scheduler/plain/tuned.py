@@ -1,0 +1,50 @@
+"""How a policy version comes into force: limits keep their fill, classes and weights change at once."""
+
+from __future__ import annotations
+
+from scheduler.core.tuning import Tuning
+from scheduler.plain.state import Scope
+from scheduler.plain.turn import TENANT_DEFAULT, Turn
+
+
+def tune(turn: Turn, tuning: Tuning, *, forced: bool) -> bool:
+    """Takes a policy version; False where this one or a newer one is in force and nothing is forced."""
+    index = turn.index
+    if index.tuning is not None and index.tuning.policy_version >= tuning.policy_version and not forced:
+        return False
+    known = list(index.scopes)
+    existing = {name: turn.scope(name) for name in tuning.limits if name in index.scopes and name != TENANT_DEFAULT}
+    for name, (rate, burst) in tuning.limits.items():
+        _limit(turn, existing.get(name) or Scope(name), rate, burst)
+    default = tuning.limits.get(TENANT_DEFAULT)
+    for name in known:
+        kind = name.partition(":")[0]
+        if name in tuning.limits or kind == "retry":
+            continue
+        scope = turn.scope(name)
+        assert scope is not None
+        if kind == "tenant" and default is not None:  # a tenant that the policy does not name
+            _limit(turn, scope, *default)
+        elif scope.closed_until <= turn.now and scope.probe_at <= 0 and scope.share <= 0:
+            turn.forget(scope)
+        else:  # everything may pass, but for the pause or the fault
+            scope.interval_ms = 0
+            scope.pace_ms = turn.pace(turn.change(scope))
+    index.tuning = tuning
+    index.classes.update(tuning.classes)
+    turn.keep()
+    return True
+
+
+def _limit(turn: Turn, scope: Scope, rate: float, burst: int) -> None:
+    """A scope under another limit: tokens that are left stay, but never more than the new burst."""
+    interval_ms = 1000 / rate
+    if scope.pace_ms <= 0:  # a new limit reads as empty at the start of the epoch
+        scope.paid_until = max(scope.paid_until, burst * interval_ms)
+    else:
+        left = min(burst, turn.tokens(scope))
+        scope.interval_ms, scope.measured_ms = interval_ms, 0
+        scope.paid_until = turn.clock + (burst - left) * turn.pace(scope)
+    scope.interval_ms, scope.burst, scope.measured_ms = interval_ms, burst, 0
+    scope.pace_ms = turn.pace(scope)
+    turn.change(scope)
