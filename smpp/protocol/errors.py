@@ -31,6 +31,7 @@ RX_T_APPN: Final = 0x64
 RQUERYFAIL: Final = 0x67
 RINVOPTPARSTREAM: Final = 0xC0
 RINVPARLEN: Final = 0xC2
+RUNKNOWNERR: Final = 0xFF
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,6 +318,8 @@ class Session:
     def _read_response(self, pdu: Pdu, events: list[Event]) -> None:
         sequence = pdu.sequence_number
         nacked = isinstance(pdu, GenericNack)
+        if nacked and pdu.command_status == e.ROK:
+            pdu.command_status = e.RUNKNOWNERR  # it could not be read, whatever the status says: never an acceptance
         asked = self._control.get(sequence)
         if asked is not None:
             token, request = asked

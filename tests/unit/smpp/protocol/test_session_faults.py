@@ -23,6 +23,7 @@ from smpp.protocol.pdu import (
 )
 from smpp.protocol.session import Session, SessionSettings
 from smpp.protocol.states import Side, State
+from smpp.protocol.status import consequence
 from tests.unit.smpp.protocol.pair import TIMERS
 from tests.unit.smpp.protocol.test_session import bound, submit
 
@@ -210,6 +211,32 @@ def test_a_nack_refuses_a_bind() -> None:
     (answered,) = session.receive(encode_bare(c.GENERIC_NACK, 3, 1), 0.0)
     assert isinstance(answered, Answered) and answered.response.command_status == 3
     assert session.state is State.OPEN
+
+
+def test_a_nack_that_says_ok_accepts_nothing() -> None:
+    """Neither a bind nor a submit: the peer could not read it, and a status of zero has no meaning beside that."""
+    session = opened()
+    (answered,) = session.receive(encode_bare(c.GENERIC_NACK, e.ROK, 1), 0.0)
+    assert isinstance(answered, Answered) and answered.response.command_status == e.RUNKNOWNERR
+    assert session.state is State.OPEN
+    session, (sequence,) = waiting()
+    (answered,) = session.receive(encode_bare(c.GENERIC_NACK, e.ROK, sequence), 0.0)
+    assert isinstance(answered, Answered) and answered.response.command_status == e.RUNKNOWNERR
+    assert consequence(answered.response.command_status).kind == "later"
+    assert session.bound and session.unanswered == 0
+
+
+@pytest.mark.parametrize("kind", [c.GENERIC_NACK, c.response_of(c.ENQUIRE_LINK), c.response_of(c.UNBIND), SUBMIT_RESP])
+@pytest.mark.parametrize("status", [e.ROK, e.RINVCMDLEN, e.RTHROTTLED, 0xFFFFFFFF])
+def test_no_answer_of_any_status_to_any_control_request_raises(kind: int, status: int) -> None:
+    for begin in (opened, bound):
+        session = begin()
+        if session.bound:
+            session.unbind("leaving", 0.0)
+            session.take(0.0)
+        for sequence in (0, 1, 2, 3, 0xFFFFFFFF):
+            session.receive(encode_bare(kind, status, sequence), 0.0)
+        assert session.state in (State.OPEN, State.BOUND_TRX, State.UNBOUND)
 
 
 def test_nothing_but_an_outbind_or_a_probe_is_taken_before_the_bind() -> None:
