@@ -1,4 +1,4 @@
-"""The whole status table of reliability.md 3.2, row by row: what follows for the message, session, route and account."""
+"""The whole status table of reliability.md 3.2, row by row: what follows for message, session, route and account."""
 
 from __future__ import annotations
 
