@@ -45,7 +45,7 @@ def falls(lab: Lab) -> Findings:
 def _world(lab: Lab, name: str, rate: float) -> World:
     window = max(10, int(rate / 10))
     world = lab.world(
-        policy(providers={"p": provider(rate, burst=max(10, int(rate / 10)), window=window)}), tick_ms=20, name=name
+        policy(providers={"p": provider(rate, burst=max(10, int(rate / 10)), window=window)}), tick_ms=40, name=name
     )
     carrier = world.carriers["p"]
     carrier.rate_per_s = rate

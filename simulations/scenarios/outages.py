@@ -51,7 +51,7 @@ def silent(lab: Lab) -> Findings:
     silent_s, back_s, end_s = 20.0, 60.0, 90.0
     window = max(10, int(100 * unit))
     text = policy(providers={"p": provider(rate, burst=max(10, int(rate / 10)), window=window)})
-    world = lab.world(text, tick_ms=20)
+    world = lab.world(text, tick_ms=40)
     otp = Stream(_BANKS, otp_rate, end_s=end_s)
     flood = Stream([Kind("shop", "marketing")], 10_000 * unit, amount=int(70_000 * unit), pattern="even")
     world.offer(otp, flood)

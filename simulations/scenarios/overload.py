@@ -20,7 +20,7 @@ def threefold(lab: Lab) -> Findings:
     rate = lab.size / 200
     findings = Findings()
     for name, seconds in (("door", 48), ("no door", 18)):
-        world = lab.world(_policy(rate), tick_ms=20, name=name)
+        world = lab.world(_policy(rate), tick_ms=40, name=name)
         stream = Stream(_KINDS, 3 * rate, end_s=seconds)
         world.door.open_to_all = name == "no door"
         world.offer(stream)
@@ -46,7 +46,7 @@ def obedient(lab: Lab) -> Findings:
     rate = lab.size / 150
     findings = Findings()
     for factor in (2, 3):
-        world = lab.world(_policy(rate), tick_ms=20, name=str(factor))
+        world = lab.world(_policy(rate), tick_ms=40, name=str(factor))
         stream = Stream(_KINDS, factor * rate, end_s=30, manner="obedient")
         world.offer(stream)
         load_s = factor * 30

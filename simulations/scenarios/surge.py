@@ -33,7 +33,7 @@ def _flows(lab: Lab, findings: Findings) -> None:
     share = rate / 23
     p99 = {}
     for name in ("calm", "flows"):
-        world = lab.world(text, tick_ms=20, name="flows")
+        world = lab.world(text, tick_ms=40, name="flows")
         streams = [
             Stream(quiet, 20 * share * 0.6, end_s=_END_S),
             Stream(busy, 2 * share * 6, end_s=_END_S),
@@ -59,7 +59,7 @@ def _tenants(lab: Lab, findings: Findings) -> None:
     """One tenant at twice the capacity with 5 s of promises open; then 99 others want as much for 30 s."""
     rate = lab.size / 300
     text = policy(providers={"p": provider(rate, burst=max(10, int(rate / 10)), window=1_000)})
-    world = lab.world(text, tick_ms=20, name="tenants")
+    world = lab.world(text, tick_ms=40, name="tenants")
     first = Stream([Kind("first", "otp")], 2 * rate, end_s=_END_S)
     surge = Stream([Kind(f"t{n}", "otp") for n in range(_FLOWS - 1)], 2 * rate, start_s=_SURGE_S, end_s=_END_S)
     world.offer(first, surge)
