@@ -1,7 +1,7 @@
 """What a callback costs: the sender alone against a sink that keeps its connections, in CPU seconds per 1,000.
 
-Run it: python -m loadtests.callback_cost [--callbacks N] [--endpoints N]. Rows are written before the clock starts; the
-sink runs in a process of its own and is not counted. PostgreSQL is counted apart.
+Run it: python -m loadtests.callback_cost [--callbacks N] [--endpoints N] [--host NAME]. Rows are written before the
+clock starts; the sink runs in a process of its own and is not counted. PostgreSQL is counted apart.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ routes:
   main: {{match: {{}}, provider: carrier}}
 """
 _TENANT = (
-    '  t{n}: {{callbacks: {{url: "http://127.0.0.1:{port}/hooks/{n}", events: [all],'
+    '  t{n}: {{callbacks: {{url: "http://{host}:{port}/hooks/{n}", events: [all],'
     " secrets: [whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw], allow_private: true}}}}"
 )
 # As large as what a delivered message's callback carries.
@@ -118,7 +118,7 @@ async def sink() -> None:
 
 async def measure(database_url: str, pid: int, port: int, wanted: argparse.Namespace) -> dict[str, float]:
     """One run: seconds of CPU and of time per 1,000 callbacks."""
-    tenants = "\n".join(_TENANT.format(n=n, port=port) for n in range(wanted.endpoints))
+    tenants = "\n".join(_TENANT.format(n=n, host=wanted.host, port=port) for n in range(wanted.endpoints))
     policy = read_policy(_POLICY.format(tenants=tenants), 1)
     pool = await open_pool(database_url)
     rt = _Runtime(_Settings(database_url), pool, Clock(), _Policies(policy), Sealer({1: bytes(32)}, 1))
@@ -177,6 +177,7 @@ def main() -> None:
     parser.add_argument("--callbacks", type=int, default=10_000)
     parser.add_argument("--endpoints", type=int, default=1)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--host", default="localhost", help="a name is looked up, an address is not")
     parser.add_argument("--sink", action="store_true", help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     if wanted.sink:
