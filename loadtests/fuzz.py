@@ -4,7 +4,8 @@
 
 Seeds are one PDU of every command and the PDUs of pdus.txt, met in the field. Each case takes one and damages it with
 knowledge of its structure: lying lengths, lost or moved NULs, TLVs cut, doubled and swapped, two PDUs spliced, another
-command on the same body; part of the cases also travel through a live session of either side in random pieces.
+command on the same body; part of the cases also travel through a live session of either side in random pieces, among
+bare answers of any status to what that session asked.
 
 What is asked: nothing but ProtocolError comes out of the codec and nothing at all out of the session; what was read is
 written and read again unchanged; a receipt reader never raises; no PDU takes 5 ms (the best of three tries); memory
@@ -40,7 +41,9 @@ MEMORY_GROWTH_OCTETS = 24 << 20
 _PAGE_OCTETS = os.sysconf("SC_PAGE_SIZE")
 _PDUS = Path(__file__).with_name("pdus.txt")
 _WORDS = (0, 1, 15, 16, 17, 0xFF, 0x100, 0x7FFF, 0xFFFF, 0x10000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
+_STATUSES = (0, 0, 0, 1, 2, 4, 5, 8, 0x14, 0x45, 0x58, 0xFF, 0x400, 0xFFFFFFFF)
 _COMMANDS = (*TYPES, 0, 0x99, 0x21, 0x80000021, 0xFFFFFFFF)
+_RESPONSES = [known for known in _COMMANDS if c.is_response(known)]
 
 
 class Finding(Exception):
@@ -198,9 +201,13 @@ def _session(rng: random.Random) -> Session:
         return session
     if side is Side.ESME:
         session.bind(TYPES[kind](sequence_number=1), "bind")
+        if rng.random() < 0.2:
+            return session  # its response is still to come
         session.receive(encode_bare(c.response_of(kind), 0, 1), 0.0)
         while session.window_free and session.may_send(c.SUBMIT_SM):
             session.request(SubmitSm(), "token")
+        if rng.random() < 0.1:
+            session.unbind("unbind", 1.0)
     else:
         for event in session.receive(encode(BindTransceiver(system_id="a", sequence_number=1)), 0.0):
             if isinstance(event, Requested):
@@ -209,9 +216,22 @@ def _session(rng: random.Random) -> Session:
     return session
 
 
+def _aimed(rng: random.Random) -> bytes:
+    """An answer, well or ill, to one of the few requests that a session of ours has sent."""
+    command_id = c.GENERIC_NACK if rng.random() < 0.4 else rng.choice(_RESPONSES)
+    return encode_bare(command_id, rng.choice(_STATUSES), rng.randrange(5))
+
+
+def _piece(rng: random.Random, corpus: Sequence[bytes]) -> bytes:
+    chance = rng.random()
+    if chance < 0.2:
+        return _aimed(rng)
+    return damaged(rng, corpus) if chance < 0.7 else rng.choice(corpus)
+
+
 def _try_session(rng: random.Random, corpus: Sequence[bytes], tally: Tally) -> None:
     session = _session(rng)
-    stream = b"".join(damaged(rng, corpus) if rng.random() < 0.6 else rng.choice(corpus) for _ in range(8))
+    stream = b"".join(_piece(rng, corpus) for _ in range(8))
     tally.sessions += 1
     at, now_mono = 0, 1.0
     while at < len(stream):
