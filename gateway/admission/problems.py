@@ -32,6 +32,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "quota.rate": (429, "Too many messages per second"),
     "quota.daily": (429, "The daily cap is reached"),
     "quota.backlog": (429, "The tenant's own limit is fully booked"),
+    "quota.imports": (429, "Too many lists are being worked through"),
     "capacity.class_budget_exceeded": (503, "The class cannot keep its promise now"),
     "capacity.storage": (503, "Storage is not available"),
     "capacity.overload": (503, "The process is overloaded"),

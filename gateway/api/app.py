@@ -22,10 +22,10 @@ from gateway.api.desk import TenantRef
 from gateway.api.door import Door
 from gateway.api.exchange import App, Exchange, Receive, Scope, Send, send_answer
 from gateway.api.explanations import Explanations
-from gateway.api.front import Front
+from gateway.api.front import Front, failed
 from gateway.api.inbound import Inbox
 from gateway.api.messages import Messages
-from gateway.api.opt_lists import Imports, OptLists
+from gateway.api.opt_lists import Imports, OptLists, Reader
 from gateway.api.usage import Usage
 from gateway.ledger.consents import OPT_INS, OPT_OUTS
 from gateway.ledger.keys import MANAGE, READ, SEND, KeyRing
@@ -44,8 +44,11 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope)
-        tenant = await self.authentication.tenant(exchange, self.scope_needed)
-        answer = problem_answer(tenant) if isinstance(tenant, Problem) else await self.handler(exchange, tenant)
+        try:
+            tenant = await self.authentication.tenant(exchange, self.scope_needed)
+            answer = problem_answer(tenant) if isinstance(tenant, Problem) else await self.handler(exchange, tenant)
+        except Exception as error:  # here, since the framework's own answer to it is no problem+json
+            answer = failed(scope, error)
         await send_answer(scope, send, answer)
 
 
@@ -103,9 +106,9 @@ def build(rt: Runtime, door: Door) -> App:
         ("GET", "/v1/messages/{id}/explain", READ, Explanations(rt).one),
         ("GET", "/v1/capacity", READ, Capacity(door.desk).get),
         ("GET", "/v1/applications", READ, applications.page),
-        ("POST", "/v1/applications/{name}/pause", MANAGE, applications.pause),
-        ("POST", "/v1/applications/{name}/resume", MANAGE, applications.resume),
-        ("POST", "/v1/applications/{name}/cancel", MANAGE, applications.cancel),
+        ("POST", "/v1/applications/{name:path}/pause", MANAGE, applications.pause),
+        ("POST", "/v1/applications/{name:path}/resume", MANAGE, applications.resume),
+        ("POST", "/v1/applications/{name:path}/cancel", MANAGE, applications.cancel),
     ]
     calls += _tenant_calls(rt)
     for method, path, scope_needed, handler in calls:
@@ -118,7 +121,7 @@ def build(rt: Runtime, door: Door) -> App:
 
 def _tenant_calls(rt: Runtime) -> list[tuple[str, str, str, Handler]]:
     """The calls besides messages: what handsets wrote, who may be written to, what was used."""
-    inbox, imports = Inbox(rt), Imports(rt)
+    inbox, imports, reader = Inbox(rt), Imports(rt), Reader()
     calls: list[tuple[str, str, str, Handler]] = [
         ("GET", "/v1/inbound", READ, inbox.page),
         ("GET", "/v1/inbound/{id}", READ, inbox.one),
@@ -126,7 +129,7 @@ def _tenant_calls(rt: Runtime) -> list[tuple[str, str, str, Handler]]:
         ("GET", "/v1/usage", READ, Usage(rt).get),
     ]
     for path, table in (("/v1/opt-outs", OPT_OUTS), ("/v1/opt-ins", OPT_INS)):
-        lists = OptLists(rt, table)
+        lists = OptLists(rt, table, reader)
         calls += [
             ("POST", f"{path}/import", MANAGE, lists.take_list),
             ("GET", f"{path}/{{number}}", READ, lists.get),

@@ -88,10 +88,10 @@ class Front:
         try:
             await self._app(scope, _given(scope), watch)  # type: ignore[arg-type]
         except Exception as error:
-            _log.error("request_failed", request_id=scope[REQUEST_ID].decode("ascii"), exc_info=error)
+            answer = failed(scope, error)
             if started:
                 raise
-            await send_answer(scope, send, problem_answer(INTERNAL))
+            await send_answer(scope, send, answer)
 
     async def _take_body(self, scope: Scope, receive: Receive) -> Answer | None:
         """Puts the body into the scope, or tells why it is not taken."""
@@ -144,6 +144,12 @@ class Front:
         finally:
             self._unfinished -= size
         return b"".join(chunks) if size <= limit else None
+
+
+def failed(scope: Scope, error: Exception) -> Answer:
+    """The answer to a request that broke something of ours; what broke stands in the log under the request's id."""
+    _log.error("request_failed", request_id=scope[REQUEST_ID].decode("ascii"), exc_info=error)
+    return problem_answer(INTERNAL)
 
 
 async def _read(receive: Receive, limit: int) -> bytes | None:

@@ -204,9 +204,9 @@ def _list(path: str, name: str, words: str, meaning: str) -> dict[str, Schema]:
             "post": {
                 "operationId": f"import{name}s",
                 "summary": f"Put many numbers on the {words}",
-                "description": "Needs the scope `manage`. CSV in UTF-8 of up to 5 MiB: a number on each line, and a "
-                "sender behind it where the entry is for one; or a first line that names the columns `number` and "
-                "`sender`. Up to 2,000 lines are done with the answer, more in the background.",
+                "description": "Needs the scope `manage`. CSV in UTF-8 of up to 5 MiB and 200,000 lines: a number on "
+                "each line, and a sender behind it where the entry is for one; or a first line that names the columns "
+                "`number` and `sender`. Up to 2,000 lines are done with the answer, more in the background.",
                 "requestBody": {
                     "required": True,
                     "content": {
@@ -218,7 +218,7 @@ def _list(path: str, name: str, words: str, meaning: str) -> dict[str, Schema]:
                 },
                 "responses": {
                     "202": gives("ListImport", "Kept; `Location` tells how far it is.", {}),
-                    **refuses(BODY, {}),
+                    **refuses((*BODY, "quota.imports"), {}),
                 },
             }
         },

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from gateway.admission.fields import FieldFault
-from gateway.admission.problems import NOT_FOUND, STORAGE, Problem, invalid
+from gateway.admission.problems import NOT_FOUND, OVERLOAD, STORAGE, Problem, invalid
 from gateway.api.answers import Answer, json_answer, problem_answer
 from gateway.api.bodies import BodyRefused, read_object
 from gateway.api.desk import TenantRef
@@ -16,7 +17,7 @@ from gateway.api.exchange import Exchange
 from gateway.api.parameters import number, parameters
 from gateway.domain import ids
 from gateway.inbound.importer import BATCH, work_batch
-from gateway.inbound.lists import ListUnreadable, read_sender, rows_of
+from gateway.inbound.lists import ListUnreadable, Taken, read_sender, take
 from gateway.ledger import consents
 from gateway.ledger.connect import LEDGER_ERRORS
 from gateway.policy.rules.lookup import tenant_rules
@@ -25,15 +26,46 @@ from gateway.runtime import Runtime
 
 ACQUIRE_S: Final = 0.25
 IMPORT_PREFIX: Final = "imp_"
+OPEN_MAX: Final = 5  # lists of one tenant that are not through
+READ_AT_ONCE: Final = 2  # long lists: each takes about a second of a thread
+_SHORT: Final = 64 * 1024  # octets; read in a few milliseconds
+_TOO_MANY: Final = Problem(
+    "quota.imports", "Others of your lists are being worked through.", retry_after_s=5, members={"open_max": OPEN_MAX}
+)
 _DONE, _RUNNING = "done", "running"
+
+
+class Reader:
+    """Reads the lists that a process is handed: long ones in threads, few at once, one of a tenant."""
+
+    def __init__(self) -> None:
+        self._busy: set[int] = set()  # tenants
+
+    async def take(self, tenant: TenantRef, body: bytes) -> Taken | Problem:
+        """How many rows a list has, and its first BATCH ones; a problem where it cannot be read, or not now."""
+        try:
+            if len(body) <= _SHORT:
+                return take(body, BATCH)
+            if tenant.id in self._busy:
+                return _TOO_MANY
+            if len(self._busy) >= READ_AT_ONCE:
+                return OVERLOAD
+            self._busy.add(tenant.id)
+            try:
+                return await asyncio.to_thread(take, body, BATCH)
+            finally:
+                self._busy.discard(tenant.id)
+        except ListUnreadable as unreadable:
+            return Problem("request.malformed", f"The list {unreadable}.")
 
 
 class OptLists:
     """The handlers of one process for one of the two lists."""
 
-    def __init__(self, rt: Runtime, table: str) -> None:
+    def __init__(self, rt: Runtime, table: str, reader: Reader) -> None:
         self._rt = rt
         self._table = table
+        self._reader = reader
 
     async def get(self, exchange: Exchange, tenant: TenantRef) -> Answer:
         """GET /v1/opt-outs/{number}"""
@@ -86,25 +118,28 @@ class OptLists:
         """POST /v1/opt-outs/import: a short list is done with the answer, a long one in the background."""
         _, faults = parameters(exchange, ())
         policy = self._rt.policies.current
-        try:
-            rows = rows_of(exchange.body)
-        except ListUnreadable as unreadable:
-            return problem_answer(Problem("request.malformed", f"The list {unreadable}."))
-        if not rows:
+        taken = await self._reader.take(tenant, exchange.body)
+        if isinstance(taken, Problem):
+            return problem_answer(taken)
+        if not taken.head:
             faults.append(FieldFault("", "holds no numbers: one on each line, as CSV"))
         if faults:
             return problem_answer(invalid(faults))
         now_at = self._rt.clock.now_at()
-        new = consents.NewImport(ids.uuid7(now_at, os.urandom(10)), tenant.id, self._table, exchange.body, len(rows))
+        new = consents.NewImport(
+            ids.uuid7(now_at, os.urandom(10)), tenant.id, self._table, exchange.body, taken.rows_total
+        )
         try:
             async with self._rt.pool.acquire(timeout=ACQUIRE_S) as conn, conn.transaction():
+                if await consents.open_imports(conn, tenant.id) >= OPEN_MAX:
+                    return problem_answer(_TOO_MANY)
                 await consents.begin_import(conn, new, now_at)
-                if len(rows) <= BATCH:
+                if taken.rows_total <= BATCH:
                     row = {
                         "id": new.id, "tenant_id": tenant.id, "tenant": tenant.name, "list": self._table,
-                        "rows_done": 0, "faults_total": 0,
+                        "rows_total": taken.rows_total, "rows_done": 0, "faults_total": 0,
                     }  # fmt: skip
-                    await work_batch(conn, policy, row, rows, now_at)
+                    await work_batch(conn, policy, row, taken.head, now_at)
                 found = await consents.find_import(conn, tenant.id, new.id)
         except LEDGER_ERRORS:
             return problem_answer(STORAGE)

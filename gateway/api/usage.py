@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from gateway.admission import instants
@@ -41,6 +42,9 @@ STATUSES: Final = (
     states.CANCELED,
     states.UNKNOWN,
 )
+_KINDS: Final = frozenset({"text/csv", "text/*", "application/json", "application/*", "*/*"})
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_WEIGHT: Final = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 _CSV: Final = (b"content-type", b"text/csv; charset=utf-8")
 
 
@@ -57,7 +61,9 @@ class Usage:
         values = {name: text for name, text in given.items() if text != ""}
         today = datetime.fromtimestamp(self._rt.clock.now_at() / 1000, UTC).date()
         last = _day(values, "to", today, faults)
-        first = _day(values, "from", last - timedelta(DAYS_DEFAULT - 1), faults)
+        # Years begin with 1: nothing lies before, and nothing was sent then.
+        default = date.fromordinal(max(1, last.toordinal() - DAYS_DEFAULT + 1))
+        first = _day(values, "from", default, faults)
         if not faults and not 0 <= (last - first).days < DAYS_MAX:
             faults.append(FieldFault("/from", f"must be before `to`, by at most {DAYS_MAX - 1} days"))
         groups = _groups(values.get("group_by", "day"), faults)
@@ -89,7 +95,7 @@ def _day(values: Mapping[str, str], name: str, default: date, faults: list[Field
     if text is None:
         return default
     try:
-        return date.fromisoformat(text[:64]) if len(text) == 10 else _day_of_instant(text)
+        return date.fromisoformat(text) if _DAY.fullmatch(text) else _day_of_instant(text)
     except ValueError:
         faults.append(FieldFault(f"/{name}", "must be a day such as 2030-01-31, or an instant in RFC 3339 form"))
         return default
@@ -130,14 +136,18 @@ def _summed(rows: Iterable[Mapping[str, Any]], groups: tuple[str, ...]) -> list[
 
 
 def _wants_csv(accept: str | None) -> bool:
-    """Whether text/csv is asked for before JSON (first named wins; weights are not looked at)."""
+    """Whether text/csv is wanted more than JSON, or as much and named first (RFC 9110, 12.5.1)."""
+    best, found = 0.0, False
     for part in (accept or "").split(","):
-        kind = part.partition(";")[0].strip().lower()
-        if kind == "text/csv":
-            return True
-        if kind in ("application/json", "*/*", "application/*"):
-            return False
-    return False
+        kind, *parameters = [piece.strip().lower() for piece in part.split(";")]
+        weight = next((_weight(piece[2:]) for piece in parameters if piece.startswith("q=")), 1.0)
+        if weight > best and kind in _KINDS:
+            best, found = weight, kind.startswith("text/")
+    return found
+
+
+def _weight(text: str) -> float:
+    return float(text) if _WEIGHT.fullmatch(text) else 0.0
 
 
 def _as_csv(data: list[dict[str, Any]], groups: tuple[str, ...]) -> bytes:

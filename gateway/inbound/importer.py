@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
 
-from gateway.inbound.lists import FAULTS_SHOWN, ListUnreadable, read_rows, rows_of
+from gateway.inbound.lists import FAULTS_SHOWN, read_rows, rows_of
 from gateway.ledger import consents
 from gateway.ledger.connect import LEDGER_ERRORS
 from gateway.ledger.consents import Advance
@@ -31,7 +35,7 @@ class Importer:
     def __init__(self, rt: Runtime) -> None:
         self._rt = rt
         self._tidied_mono: float | None = None
-        self._kept: tuple[UUID, list[list[str]]] | None = None  # the list at hand, read once
+        self._kept: _Kept | None = None  # the list at hand, so that it is read once
 
     async def run(self) -> None:
         """Works until the role stops."""
@@ -62,36 +66,55 @@ class Importer:
             if row is None:
                 self._kept = None
                 return False
-            if self._kept is None or self._kept[0] != row["id"]:
-                self._kept = (row["id"], _rows(row["source"]))
-            step = await work_batch(conn, policy, row, self._kept[1], self._rt.clock.now_at())
-        if step.finished_at is not None:
-            self._kept = None
+            kept, self._kept = self._kept, None
+            if kept is None or (kept.id, kept.rows_done) != (row["id"], row["rows_done"]):
+                source = await consents.source_of(conn, row["id"])
+                kept = await asyncio.to_thread(_from, row["id"], source, row["rows_done"])
+            rows = list(islice(kept.rows, BATCH))
+            step = await work_batch(conn, policy, row, rows, self._rt.clock.now_at())
+        if step.finished_at is None:
+            self._kept = _Kept(kept.id, step.rows_done, kept.rows)
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A list that is read up to a row."""
+
+    id: UUID
+    rows_done: int
+    rows: Iterator[list[str]]
+
+
+def _from(import_id: UUID, source: bytes, rows_done: int) -> _Kept:
+    rows = rows_of(source)
+    deque(islice(rows, rows_done), maxlen=0)
+    return _Kept(import_id, rows_done, rows)
 
 
 async def work_batch(
     conn: asyncpg.Connection[Any], policy: Policy, row: Any, rows: list[list[str]], now_at: int
 ) -> Advance:
-    """The next rows of an import, `row` as `consents.open_import` gives it, in the caller's transaction."""
-    begin = row["rows_done"]
+    """The next rows of an import, `row` as `consents.open_import` gives it, in the caller's transaction.
+
+    `rows` are BATCH ones, or fewer at the end of the list.
+    """
     entries: list[tuple[str, str]] = []
     faults: list[dict[str, Any]] = []
-    for one in read_rows(rows[begin : begin + BATCH], policy, row["tenant"]):
+    for one in read_rows(rows, policy, row["tenant"]):
         if one.entry is not None:
             entries.append(one.entry)
         else:
             faults.append({"line": one.line, "message": one.fault})
     added = await consents.add(conn, row["list"], row["tenant_id"], entries, (consents.IMPORT, now_at))
-    rows_done = min(begin + BATCH, len(rows))
+    rows_done = row["rows_done"] + len(rows)
     room = max(0, FAULTS_SHOWN - row["faults_total"])
-    step = Advance(rows_done, added, len(faults), faults[:room], now_at if rows_done >= len(rows) else None)
+    step = Advance(
+        rows_done,
+        added,
+        len(faults),
+        faults[:room],
+        now_at if len(rows) < BATCH or rows_done >= row["rows_total"] else None,
+    )
     await consents.advance(conn, row["id"], step)
     return step
-
-
-def _rows(source: bytes) -> list[list[str]]:
-    try:
-        return rows_of(source)
-    except ListUnreadable:  # was read before it was kept
-        return []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from gateway.admission import numbering, senders
@@ -14,6 +15,9 @@ from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import Policy
 
 FAULTS_SHOWN: Final = 100
+ROWS_MAX: Final = 200_000
+# Separators that a list of ROWS_MAX may hold; rows or cells without end would cost far more memory than their octets.
+_SEPARATORS_MAX: Final = 4 * ROWS_MAX
 _FIELD_MAX: Final = 200
 _NUMBER, _SENDER = "number", "sender"
 
@@ -31,11 +35,29 @@ class Row:
     fault: str | None = None
 
 
-def rows_of(source: bytes) -> list[list[str]]:
-    """The rows of a CSV in UTF-8 with commas or semicolons, blank ones left out; each begins with its line number.
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A list as it was handed in: how many rows it has, and the first of them."""
+
+    rows_total: int
+    head: list[list[str]]
+
+
+def take(source: bytes, head: int) -> Taken:
+    """Reads a whole list and keeps the first `head` rows.
+
+    Takes about a second for the longest one, so no event loop should wait for it. Raises ListUnreadable.
+    """
+    rows = rows_of(source)
+    first = list(islice(rows, head))
+    return Taken(len(first) + sum(1 for _ in rows), first)
+
+
+def rows_of(source: bytes) -> Iterator[list[str]]:
+    """[line, number, sender] of each row of a CSV in UTF-8 with commas or semicolons, blank ones left out.
 
     A first row that names its columns says where they stand; else the number comes first and then the sender.
-    Raises ListUnreadable.
+    Raises ListUnreadable, some faults only at their row.
     """
     try:
         text = source.decode("utf-8-sig")
@@ -43,15 +65,22 @@ def rows_of(source: bytes) -> list[list[str]]:
         raise ListUnreadable("is not text in UTF-8") from None
     if "\0" in text:
         raise ListUnreadable("holds NUL")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text))
-    found: list[list[str]] = []
+    delimiter = _delimiter(text)
+    if text.count("\n") + text.count("\r") - text.count("\r\n") > ROWS_MAX:
+        raise ListUnreadable(f"has more than {ROWS_MAX} lines")
+    if text.count(delimiter) > _SEPARATORS_MAX:
+        raise ListUnreadable("has too many columns")
+    return _in_order(_rows(text, delimiter))
+
+
+def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         for row in reader:
             if any(cell.strip() for cell in row):
-                found.append([str(reader.line_num), *(cell.strip()[:_FIELD_MAX] for cell in row)])
+                yield [str(reader.line_num), *(cell.strip()[:_FIELD_MAX] for cell in row)]
     except csv.Error:
         raise ListUnreadable("is not CSV") from None
-    return _in_order(found)
 
 
 def _delimiter(text: str) -> str:
@@ -59,23 +88,23 @@ def _delimiter(text: str) -> str:
     return ";" if head.count(";") > head.count(",") else ","
 
 
-def _in_order(rows: list[list[str]]) -> list[list[str]]:
+def _in_order(rows: Iterator[list[str]]) -> Iterator[list[str]]:
     """[line, number, sender] whatever the order of the columns."""
-    if not rows:
-        return rows
-    names = [name.lower() for name in rows[0][1:]]
-    number_at, sender_at, body = 1, 2, rows
-    if _NUMBER in names:
-        number_at, body = 1 + names.index(_NUMBER), rows[1:]
-        sender_at = 1 + names.index(_SENDER) if _SENDER in names else 0
-    return [[row[0], _cell(row, number_at), _cell(row, sender_at)] for row in body]
+    number_at, sender_at = 1, 2
+    for n, row in enumerate(rows):
+        names = [name.lower() for name in row[1:]] if n == 0 else ()
+        if _NUMBER in names:
+            number_at = 1 + names.index(_NUMBER)
+            sender_at = 1 + names.index(_SENDER) if _SENDER in names else 0
+        else:
+            yield [row[0], _cell(row, number_at), _cell(row, sender_at)]
 
 
 def _cell(row: list[str], at: int) -> str:
     return row[at] if 0 < at < len(row) else ""
 
 
-def read_rows(rows: list[list[str]], policy: Policy, tenant: str) -> Iterator[Row]:
+def read_rows(rows: Iterable[list[str]], policy: Policy, tenant: str) -> Iterator[Row]:
     """The entries that rows of `rows_of` ask for, as this tenant writes numbers."""
     accept_00 = tenant_rules(policy, tenant).accept_00_prefix
     for line, written, sender in rows:

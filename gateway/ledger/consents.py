@@ -64,11 +64,13 @@ _IMPORT: Final = """
 SELECT id, list, created_at, finished_at, rows_total, rows_done, rows_added, faults_total, faults
   FROM list_imports WHERE id = $1 AND tenant_id = $2
 """
+# A row counts as a millisecond of age: short lists pass long ones, and none is passed for ever.
 _OPEN_IMPORT: Final = """
-SELECT id, tenant_id, list, rows_total, rows_done, faults_total, source, t.name AS tenant
+SELECT id, tenant_id, list, rows_total, rows_done, faults_total, t.name AS tenant
   FROM list_imports i JOIN LATERAL (SELECT name FROM tenants WHERE tenants.id = i.tenant_id) AS t ON true
- WHERE finished_at IS NULL ORDER BY created_at LIMIT 1 FOR UPDATE OF i SKIP LOCKED
+ WHERE finished_at IS NULL ORDER BY created_at + rows_total LIMIT 1 FOR UPDATE OF i SKIP LOCKED
 """
+_OPEN_IMPORTS: Final = "SELECT count(*) FROM list_imports WHERE tenant_id = $1 AND finished_at IS NULL"
 _ADVANCE: Final = """
 UPDATE list_imports SET rows_done = $2, rows_added = rows_added + $3, faults_total = faults_total + $4,
        faults = faults || $5::jsonb, finished_at = $6, source = CASE WHEN $6::bigint IS NULL THEN source END
@@ -191,8 +193,18 @@ async def find_import(conn: asyncpg.Connection[Any], tenant_id: int, import_id: 
 
 
 async def open_import(conn: asyncpg.Connection[Any]) -> asyncpg.Record | None:
-    """The oldest import that is not through and that nobody else works on, locked in this transaction."""
+    """The import whose turn it is and that nobody else works on, locked in this transaction; without its source."""
     return await conn.fetchrow(_OPEN_IMPORT)
+
+
+async def source_of(conn: asyncpg.Connection[Any], import_id: UUID) -> bytes:
+    """The CSV of an import that is not through."""
+    return bytes(await conn.fetchval("SELECT source FROM list_imports WHERE id = $1", import_id))
+
+
+async def open_imports(conn: asyncpg.Connection[Any], tenant_id: int) -> int:
+    """How many of a tenant's lists are not through."""
+    return int(await conn.fetchval(_OPEN_IMPORTS, tenant_id, timeout=_S))
 
 
 async def advance(conn: asyncpg.Connection[Any], import_id: UUID, step: Advance) -> None:

@@ -34,7 +34,7 @@ def pause_routes() -> list[tuple[str, str, Handler]]:
         modes = (PAUSE, DRAIN) if kind == SESSION else (PAUSE,)
         table += [("POST", f"/{section}/{{name}}/{mode}", _pause(kind, mode)) for mode in modes]
         table.append(("POST", f"/{section}/{{name}}/resume", _resume(kind)))
-    table += [("POST", f"/applications/{{tenant}}/{{name}}/{action}", _application(action)) for action in ACTIONS]
+    table += [("POST", f"/applications/{{tenant}}/{{name:path}}/{action}", _application(action)) for action in ACTIONS]
     return table
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
+
+from yarl import URL
 
 from gateway.domain.ids import day_of, read
 from tests.integration.api.conftest import Gateway
@@ -89,3 +92,18 @@ async def test_a_paused_route_is_passed_by_or_refused(gateway: Gateway) -> None:
     assert (refused.json["cause"], refused.json["scope"]) == ("paused", {"kind": "route", "name": "everywhere"})
     await gateway.rt.scheduler.resume("route:everywhere")
     assert (await gateway.send(SALE)).status == 202
+
+
+async def test_any_name_that_a_message_may_have_can_be_held(gateway: Gateway) -> None:
+    await gateway.give_key("acme", "manager", scopes=["manage", "read"])
+    names = ["spring/sale", "a/pause/b", "/", "100 %", "a%2Fb", "a?b#c", "ü" * 64, "…", "=1+1"]
+    for name in names:
+        assert (await gateway.send(SALE | {"application": name})).status == 202
+    for name in names:
+        for action, paused in (("pause", True), ("pause", True), ("resume", False), ("resume", False)):
+            path = URL(f"{gateway.base}/v1/applications/{quote(name, safe='')}/{action}", encoded=True)
+            headers = {"Authorization": f"Bearer {gateway.keys['manager']}"}
+            async with gateway.session.post(path, headers=headers) as reply:
+                assert reply.status == 200, name
+                told = await reply.json()
+                assert (told["name"], told["paused"]) == (name, paused)

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import itertools
+import math
 import os
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,8 @@ from uuid import uuid4
 import pytest
 
 from gateway.api import front
+from gateway.api.opt_lists import OPEN_MAX
+from gateway.api.usage import _wants_csv
 from gateway.domain.ids import day_of, uuid7
 from gateway.inbound.importer import Importer
 from gateway.ledger import consents, inbound, usage
@@ -179,6 +182,62 @@ async def test_a_long_list_goes_on_in_the_background_and_survives_a_stop(gateway
     done = (await gateway.call("GET", reply.headers["location"])).json
     assert (done["status"], done["added"]) == ("done", 5_000) and done["finished_at"] is not None
     assert await gateway.count("opt_ins") == 5_000
+
+
+async def test_a_list_that_costs_more_than_its_octets_is_refused_at_once(gateway: Gateway) -> None:
+    beginning = asyncio.get_running_loop().time()
+    for body in (b"a\n" * 2_000_000, b"\n" * 4_000_000, b"\r" * 4_000_000, b"," * 4_000_000, b"a\r\n" * 200_001):
+        reply = await gateway.call("POST", "/v1/opt-outs/import", data=io.BytesIO(body))
+        assert (reply.status, reply.code) == (400, "request.malformed"), body[:4]
+    assert asyncio.get_running_loop().time() - beginning < 10
+    assert await gateway.count("list_imports") == 0
+
+
+async def test_a_long_list_holds_nobody_up(gateway: Gateway) -> None:
+    """The server runs in this very loop: what holds it up holds up the clock that is read here."""
+    body = b"".join(b"+4477%08d,60070\n" % n for n in range(150_000))
+    loop, longest, over = asyncio.get_running_loop(), 0.0, asyncio.Event()
+
+    async def watch() -> None:
+        nonlocal longest
+        while not over.is_set():
+            before = loop.time()
+            await asyncio.sleep(0.005)
+            longest = max(longest, loop.time() - before)
+
+    best = math.inf
+    for _ in range(3):
+        longest = 0.0
+        over.clear()
+        watching = asyncio.create_task(watch())
+        reply = await gateway.call("POST", "/v1/opt-outs/import", data=io.BytesIO(body))
+        over.set()
+        await watching
+        assert (reply.status, reply.json["rows"]) == (202, 150_000)
+        best = min(best, longest)
+    assert best < 0.3  # read in the loop it takes half a second and more
+
+
+async def test_a_tenant_has_a_few_lists_in_work(gateway: Gateway) -> None:
+    body = b"".join(b"+4477%08d\n" % n for n in range(2_001))
+    taken = [await gateway.call("POST", "/v1/opt-outs/import", data=body) for _ in range(OPEN_MAX + 1)]
+    assert [reply.status for reply in taken] == [202] * OPEN_MAX + [429]
+    assert taken[-1].code == "quota.imports" and int(taken[-1].headers["retry-after"]) >= 1
+    assert (await gateway.call("POST", "/v1/opt-ins/import", "other", data=body)).status == 202
+    async with gateway.rt.pool.acquire() as conn:
+        await Importer(gateway.rt).work(conn, gateway.rt.policies.current)
+        await Importer(gateway.rt).work(conn, gateway.rt.policies.current)
+    assert (await gateway.call("POST", "/v1/opt-outs/import", data=body)).status == 202
+
+
+async def test_a_short_list_passes_a_long_one_that_came_first(gateway: Gateway) -> None:
+    long, short = (b"".join(b"+4477%08d\n" % n for n in range(rows)) for rows in (60_000, 2_001))
+    await gateway.call("POST", "/v1/opt-outs/import", data=long)
+    mine = (await gateway.call("POST", "/v1/opt-outs/import", "other", data=short)).headers["location"]
+    async with gateway.rt.pool.acquire() as conn:
+        for _ in range(2):
+            await Importer(gateway.rt).work(conn, gateway.rt.policies.current)
+    assert (await gateway.call("GET", mine, "other")).json["status"] == "done"
 
 
 async def test_lists_that_are_none(gateway: Gateway) -> None:
@@ -349,3 +408,45 @@ async def test_lists_of_many_entries_are_added_once(gateway: Gateway) -> None:
             consents.add(two, "opt_outs", number, list(reversed(entries)), ("import", 2)),
         )
     assert sum(added) == 500
+
+
+async def test_usage_on_days_at_the_ends_of_time_and_in_other_forms(gateway: Gateway) -> None:
+    for query in ("to=0001-01-01", "from=0001-01-01&to=0001-01-01", "to=9999-12-31", "to=1970-01-01T00:00:00Z"):
+        assert (await gateway.call("GET", f"/v1/usage?{query}")).status == 200, query
+    for text in ("2026-W01-1", "%D9%A2026-1-01", "2026-1-001", "0000-01-01", "0001-01-01T00:00:00%2B14:00", "%00"):
+        reply = await gateway.call("GET", f"/v1/usage?to={text}")
+        assert (reply.status, reply.pointers) == (422, ["/to"]), text
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("text/csv", "text/csv"),
+        ("text/csv;q=0", "application/json"),
+        ("text/csv; q=0.1, application/json", "application/json"),
+        ("application/json;q=0.1,text/csv", "text/csv"),
+        ("*/*", "application/json"),
+        ("image/png", "application/json"),
+        ("text/csv;q=nan", "application/json"),
+    ],
+)
+def test_csv_is_given_where_it_is_wanted_more(accept: str, kind: str) -> None:
+    assert _wants_csv(accept) is (kind == "text/csv")
+
+
+async def test_a_fault_of_ours_is_a_problem_too(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_arguments: Any, **_named: Any) -> None:
+        raise KeyError("kanarienvogel")
+
+    for place, path in (
+        ("gateway.ledger.usage.count", "/v1/usage"),
+        ("gateway.ledger.inbound.find_page", "/v1/inbound"),
+        ("gateway.ledger.consents.find", f"/v1/opt-outs/{NUMBER}"),
+        ("gateway.ledger.applications.counts", "/v1/applications"),
+        ("gateway.ledger.queries.find_page", "/v1/messages"),
+    ):
+        monkeypatch.setattr(place, broken)
+        reply = await gateway.call("GET", path)
+        assert (reply.status, reply.headers["content-type"]) == (500, "application/problem+json"), path
+        assert reply.code == "internal" and reply.headers["x-request-id"]
+        assert b"kanarienvogel" not in reply.octets

@@ -269,7 +269,7 @@ async def test_openapi_and_docs_need_no_key_and_no_other_host(gateway: Gateway) 
     described = (await gateway.call("GET", "/openapi.json", None)).json
     app: Any = build(gateway.rt, Door(gateway.rt))
     served = {
-        (route.path, method.lower())
+        (route.path_format, method.lower())
         for route in app._app._app.routes
         for method in route.methods - {"HEAD"}
         if route.path not in ("/openapi.json", "/docs")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import logging
 from collections.abc import Iterator
 
+import asyncpg
 import pytest
 import structlog
 
 from gateway import logs
+from gateway.sealing import SealBroken
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +50,54 @@ def test_exceptions_are_hidden_too(capsys: pytest.CaptureFixture[str]) -> None:
     except ValueError as error:
         logs.get("test").error("broken", exc_info=error)
     assert "393331234567" not in capsys.readouterr().err
+
+
+# Made here, so that it stands in no line of source that a traceback shows.
+SECRET = "yranac"[::-1]
+
+
+def broken() -> BaseException:
+    """An error as PostgreSQL makes it, with a row in it, that came of another one that quotes a text."""
+    row = asyncpg.UniqueViolationError("duplicate key")
+    row.detail = f"Failing row contains (1, 393331234567, {SECRET})."
+    try:
+        try:
+            int(SECRET)
+        except ValueError as cause:
+            raise row from cause
+    except asyncpg.PostgresError as error:
+        return error
+
+
+def test_a_traceback_names_foreign_exceptions_and_quotes_none(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("debug", "json", role="api", worker="api-1")
+    logs.get("test").error("broken", exc_info=broken())
+    logging.getLogger("asyncio").error("crashed", exc_info=broken())
+    logs.get("test").error("broken", exc_info=BaseExceptionGroup(SECRET, [KeyError(SECRET), broken()]))
+    lines = capsys.readouterr().err
+    assert SECRET not in lines and "393331234567" not in lines
+    assert lines.count("UniqueViolationError [23505]") == 3
+    assert lines.count("in broken") >= 3 and "KeyError" in lines and "ValueError" in lines
+
+
+def test_our_own_words_and_the_systems_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json", role="api", worker="api-1")
+    for error in (SealBroken("a key is missing"), FileNotFoundError(2, "No such file", "/etc/policy.yaml")):
+        logs.get("test").error("broken", exc_info=error)
+    lines = capsys.readouterr().err
+    assert "gateway.sealing.SealBroken: a key is missing" in lines and "/etc/policy.yaml" in lines
+
+
+async def test_what_asyncio_says_of_a_failed_task_quotes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json", role="api", worker="api-1")
+
+    async def fail() -> None:
+        raise ValueError(SECRET)
+
+    task = asyncio.ensure_future(fail())
+    await asyncio.wait({task})
+    del task
+    gc.collect()
+    await asyncio.sleep(0)
+    line = capsys.readouterr().err
+    assert "Task exception was never retrieved" in line and "ValueError" in line and SECRET not in line
