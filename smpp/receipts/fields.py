@@ -33,6 +33,12 @@ _USUAL = re.compile(
     r"(?: *| [Tt]ext:.*)",
     re.DOTALL,
 )
+# The same with what carriers leave out of it: nothing that a person would write.
+_WHOLE = re.compile(
+    r"\s*id:([!-~]+)(?: +sub:[!-~]+)?(?: +dlvrd:[!-~]+)? +submit date:[0-9]+ +done date:[0-9]+"
+    r" +stat:([A-Za-z]+)(?: +err:[0-9A-Za-z]+)?(?:\s*| +text:.*)",
+    re.IGNORECASE | re.DOTALL,
+)
 _USUAL_NAMES = ("id", "sub", "dlvrd", "submit date", "done date", "stat", "err")
 _PUNCTUATION = " ,;|&\"'{}"
 _NAMES = {
@@ -61,9 +67,9 @@ def read_fields(content: str) -> dict[str, str]:
     return read_any_fields(content)
 
 
-def is_usual(content: str) -> bool:
-    """Whether a text is a whole receipt in the form of appendix B, as no handset's owner would write one."""
-    return _USUAL.fullmatch(content) is not None
+def is_whole(content: str) -> bool:
+    """Whether a text is a receipt from `id:` to `stat:` in the form of appendix B, as no handset's owner writes one."""
+    return _WHOLE.fullmatch(content.rstrip("\0")) is not None
 
 
 def _is_plain(values: tuple[str, ...]) -> bool:

@@ -14,6 +14,7 @@ DIALECTS = ("as_is", "hex_to_decimal", "decimal_to_hex", "case_insensitive")
 _HEX = re.compile(r"[0-9A-Fa-f]+")
 _HEX_GROUPS = re.compile(r"[0-9A-Fa-f]+(?:-[0-9A-Fa-f]+)+")
 _DECIMAL = re.compile(r"[0-9]+")
+_NEGATIVE = re.compile(r"-[1-9][0-9]{0,18}")
 _AROUND = " \x00\t\r\n\"',;|&{}"  # what carriers leave around an id, as the fields of a receipt lose it
 _NUMBER_LENGTH_MAX = 64  # an id in an SMPP C-octet string is at most 65 octets with its NUL
 
@@ -39,6 +40,9 @@ def _number(text: str, receipt_ids: str, side: str) -> int | None:
         return None
     if side != hex_side and _DECIMAL.fullmatch(text):
         return int(text)
+    if side != hex_side and _NEGATIVE.fullmatch(text):
+        number = int(text)  # the carrier counts in signed integers and writes the same bits as hex unsigned
+        return number + (1 << 32 if number >= -(1 << 31) else 1 << 64)
     # Letters on the decimal side: this id was not converted, so its number is the hexadecimal one on both sides.
     digits = _without_prefix(text)
     return int(digits, 16) if _HEX.fullmatch(digits) else None

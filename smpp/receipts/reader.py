@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from smpp.receipts.dates import read_date
-from smpp.receipts.fields import is_usual, printable, read_fields
+from smpp.receipts.fields import is_whole, printable, read_fields
 from smpp.receipts.states import BY_NUMBER, FINAL, state_of_text
 from smpp.text import gsm
 from smpp.text.reading import split_header
@@ -70,7 +70,7 @@ def read(
     is_intermediate = bool(pdu.esm_class & _INTERMEDIATE)
     by_tlv = TAG_RECEIPTED_MESSAGE_ID in tlvs or TAG_MESSAGE_STATE in tlvs
     is_flagged = is_receipt or is_intermediate
-    if not (is_flagged or by_tlv or (unflagged and any(map(is_usual, _contents(pdu, tlvs))))):
+    if not (is_flagged or by_tlv or (unflagged and any(map(is_whole, _contents(pdu, tlvs))))):
         return None
     fields = _fields(pdu, tlvs)
     state, raw_state = _state(tlvs, fields)
@@ -146,7 +146,15 @@ def _state(tlvs: dict[int, bytes], fields: dict[str, str]) -> tuple[str | None, 
     number = int.from_bytes(octets, "big") if 1 <= len(octets) <= _STATE_OCTETS_MAX else None
     if number is not None and (word is None or 1 <= number <= max(BY_NUMBER)):
         return BY_NUMBER.get(number, "unknown"), word or str(number)
-    return (None, None) if word is None else (state_of_text(word), word)
+    if word is None:
+        return None, None
+    return ("delivered" if word == "0" and _counts_as_arrived(fields) else state_of_text(word)), word
+
+
+def _counts_as_arrived(fields: dict[str, str]) -> bool:
+    """For carriers to whom `stat:0 err:0` means success: only where the counts say the same (Yo! Uganda)."""
+    arrived, sent, error = (fields.get(name, "") for name in ("dlvrd", "sub", "err"))
+    return bool(arrived.strip("0")) and arrived == sent and not error.strip("0")
 
 
 def _error_code(written: str | None, network_error: tuple[int, int] | None) -> str | None:

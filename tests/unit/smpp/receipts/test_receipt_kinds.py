@@ -58,6 +58,19 @@ def test_words(word: str, state: str) -> None:
     assert receipt.final is (state in ("delivered", "expired", "deleted", "undeliverable", "rejected"))
 
 
+@pytest.mark.parametrize(
+    ("counts", "state"),
+    [
+        ("sub:1 dlvrd:1 stat:0 err:0", "delivered"), ("sub:001 dlvrd:001 stat:0 err:000", "delivered"),
+        ("sub:1 dlvrd:0 stat:0 err:0", "enroute"), ("sub:0 dlvrd:0 stat:0 err:0", "enroute"), ("stat:0", "enroute"),
+        ("sub:1 dlvrd:1 stat:0 err:5", "enroute"), ("sub:2 dlvrd:1 stat:0 err:0", "enroute"),
+        ("sub:1 dlvrd:1 stat:1 err:0", "enroute"), ("sub:1 dlvrd:1 stat:5 err:0", "undeliverable"),
+    ],
+)  # fmt: skip
+def test_a_state_of_zero_is_success_only_where_the_counts_say_so(counts: str, state: str) -> None:
+    assert of(f"id:77005 {counts} text:").state == state
+
+
 def test_no_guess_ever_says_delivered() -> None:
     for word in ("DELIVERABLE", "DELAYED", "DELIVERING", "DELIVERYPENDING", "UNDELIVERED", "DLR", "OK"):
         assert state_of_text(word) != "delivered"
@@ -245,6 +258,21 @@ def test_a_carrier_that_never_flags() -> None:
     unflagged = read(Delivered(USUAL.encode(), esm_class=0), unflagged=True)
     assert unflagged is not None
     assert (unflagged.raw_id, unflagged.state) == ("77005", "delivered")
+    for text in (
+        "id:1602718841 submit date:2204152009 done date:2204152009 stat:DELIVRD err:000",
+        "ID:1602718841 SUB:001 DLVRD:001 SUBMIT DATE:2204152009 DONE DATE:2204152009 STAT:DELIVRD ERR:000 TEXT:",
+        USUAL.replace(" ", "  ") + "\r\n\0",
+        USUAL.replace(" err:000", ""),
+    ):
+        short = read(
+            Delivered(
+                text.replace("submit  date", "submit date").replace("done  date", "done date").encode(), esm_class=0
+            ),
+            unflagged=True,
+        )
+        assert short is not None and short.state == "delivered", text
+    for text in ("done date:2204152009 stat:DELIVRD", "hello " + USUAL, "id:1 sub:001 dlvrd:001 stat:DELIVRD err:000"):
+        assert read(Delivered(text.encode(), esm_class=0), unflagged=True) is None
     assert read(Delivered(b"id:77005 stat:DELIVRD", esm_class=0), unflagged=True) is None
     assert read(Delivered(USUAL.replace("DELIVRD", "").encode(), esm_class=0), unflagged=True) is None
 
@@ -271,6 +299,11 @@ def test_a_carrier_that_never_flags() -> None:
         ("0e9c9f2181ef4974a414000000000004", "0E9C9F2181EF4974A414000000000004", "hex_to_decimal"),
         ("qa7kwxns00krxr0000ey96zzcw", "qa7kwxns00krxr0000ey96zzcw", "hex_to_decimal"),
         ("ffffffffffffffffffffffffffffffff", str(2**128 - 1), "hex_to_decimal"),
+        ("FFFFFFFE", "-2", "hex_to_decimal"),
+        ("80000000", "-2147483648", "hex_to_decimal"),
+        ("812FC7470000001B", "9308878062554710043", "hex_to_decimal"),
+        ("812FC7470000001B", "-9137866011154841573", "hex_to_decimal"),
+        ("-2", "fffffffe", "decimal_to_hex"),
         ("987654321", "3ADE68B1", "decimal_to_hex"),
         ("0987654321", "03ade68b1", "decimal_to_hex"),
         ("1234567890" * 5, "00000" + "1234567890" * 5, "as_is"),
