@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
@@ -115,6 +114,8 @@ async def test_a_request_is_one_whole_request_and_connections_are_kept() -> None
         ([b"SSH-2.0-OpenSSH_9.6\r\n"], None, "broken_answer", False),
         ([b"HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"], None, "broken_answer", False),
         ([b"HTTP/1.1 200 OK\r\nx: " + b"y" * 40_000], None, "broken_answer", False),
+        ([b"HTTP/1.1 100 Continue\r\n\r\n" * 20_000, 9.0], None, "timeout", False),
+        ([b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 1_000 + b"\r\n"], None, "broken_answer", False),
         ([9.0], None, "timeout", False),
     ],
 )  # fmt: skip
@@ -275,15 +276,6 @@ async def test_no_proxy_of_the_environment_and_no_cookie(monkeypatch: pytest.Mon
         for _ in range(2):
             assert (await post(client, f"http://127.0.0.1:{one.port}/")).status == 200
     assert not any(b"cookie" in request.lower() for request in one.requests)
-
-
-async def test_a_bomb_is_not_unpacked_and_not_read_on() -> None:
-    packed = gzip.compress(bytes(50_000_000))
-    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
-    async with server(lambda n: [head + packed]) as one, Client() as client:
-        began = time.process_time()
-        assert (await post(client, f"http://127.0.0.1:{one.port}/")).status == 200
-        assert time.process_time() - began < 0.5
 
 
 def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
