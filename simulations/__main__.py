@@ -100,7 +100,7 @@ def run_all(wanted: Sequence[Play], jobs: int, kept: Path) -> list[Result]:
             file.flush()
             failed = failures([result])
             print(
-                f"{play.scenario:3} seed {play.seed:2} {play.size:8,} {result.wall_s:7.1f} s "
+                f"{play.scenario:3} seed {play.seed:2} {play.size:8,} {result.wall_s:7.1f} s (cpu {result.cpu_s:.1f}) "
                 + ("ok" if not failed else "NOT REACHED: " + "; ".join(failed)),
                 flush=True,
             )

@@ -101,9 +101,9 @@ def _flows(axes: Any, series: Series, panel: Panel) -> None:
         elif any(values):
             style = "--" if name == "offered" else "-"
             axes.plot(seconds, values, style, color=colour, linewidth=1.6, label=name)
-    axes.set_title(panel.title, fontsize=13)
+    axes.set_title(panel.title, fontsize=13, pad=16)
     axes.set_ylabel("messages per second")
-    _dress(axes, panel)
+    _dress(axes, panel, words=True)
 
 
 def _ages(axes: Any, series: Series, panel: Panel) -> None:
@@ -116,18 +116,18 @@ def _ages(axes: Any, series: Series, panel: Panel) -> None:
         axes.axhline(10, color="#b01e1e", linewidth=1, linestyle=":", label="wait budget")
     axes.set_ylabel("oldest unsent, s")
     axes.set_xlabel("seconds")
-    _dress(axes, panel)
+    _dress(axes, panel, words=False)
 
 
-def _dress(axes: Any, panel: Panel) -> None:
+def _dress(axes: Any, panel: Panel, *, words: bool) -> None:
     axes.set_xlim(0, panel.seconds - 1)
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    top = axes.get_ylim()[1]
     for second, word in panel.marks:
         axes.axvline(second, color="#444444", linewidth=1, linestyle="--")
-        axes.text(second, top, f" {word}", va="top", fontsize=9, color="#444444")
+        if words:
+            axes.text(second, axes.get_ylim()[1], f" {word}", va="bottom", fontsize=9, color="#444444")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9)
 
 
