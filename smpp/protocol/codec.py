@@ -15,9 +15,6 @@ from smpp.protocol import errors as e
 from smpp.protocol.errors import Blame, PduInvalid, ProtocolError
 from smpp.protocol.pdu import INTEGER, TYPES, DeliverSm, Pdu, ShortMessage, SubmitSm, Tlvs, Unknown
 
-SHORT_MESSAGE_OCTETS_MAX: Final = 254
-"""sm_length of section 5.2.21; longer text travels in message_payload."""
-
 ADDRESS_OCTETS_MAX: Final = 20
 
 TLVS_MAX: Final = 1_000
@@ -25,7 +22,6 @@ TLVS_MAX: Final = 1_000
 
 TLV_OCTETS_MAX: Final = 0xFFFF
 
-_TEXT_MAX: Final = SHORT_MESSAGE_OCTETS_MAX
 _C_OCTETS_MAX: Final = {
     "service_type": 5,
     "source_addr": ADDRESS_OCTETS_MAX,
@@ -87,7 +83,8 @@ def _encode_short_message(pdu: ShortMessage) -> bytes:
     schedule = pdu.schedule_delivery_time.encode(_CHARSET)
     validity = pdu.validity_period.encode(_CHARSET)
     lengths = (len(service_type), len(source), len(destination), len(schedule), len(validity))
-    if 0 in source or 0 in destination or 0 in service_type or 0 in schedule or 0 in validity or octets > _TEXT_MAX:
+    misfit = octets > pdu.TEXT_OCTETS_MAX
+    if misfit or 0 in source or 0 in destination or 0 in service_type or 0 in schedule or 0 in validity:
         raise _misfit(pdu)
     mandatory = _SHORT_MESSAGES.get(lengths) or _short_message_struct(lengths, pdu)
     tail = text + encode_tlvs(pdu.tlvs) if pdu.tlvs else text
@@ -132,8 +129,8 @@ def _short_message_struct(lengths: tuple[int, ...], pdu: ShortMessage) -> Struct
 
 
 def _misfit(pdu: ShortMessage) -> PduInvalid:
-    if len(pdu.short_message) > _TEXT_MAX:
-        return PduInvalid("short_message: more than 254 octets")
+    if len(pdu.short_message) > pdu.TEXT_OCTETS_MAX:
+        return PduInvalid(f"short_message: more than {pdu.TEXT_OCTETS_MAX} octets")
     for name, octets_max in _C_OCTETS_MAX.items():
         value = getattr(pdu, name)
         if len(value) > octets_max or "\0" in value:
@@ -281,6 +278,8 @@ def _decode_short_message(pdu: ShortMessage, octets: bytes, size: int) -> ShortM
     end = at + sm_length
     if end > size:
         raise _Fault("sm_length: beyond the end of the PDU", e.RINVMSGLEN)
+    if sm_length > pdu.TEXT_OCTETS_MAX:
+        raise _Fault("sm_length: over the limit", e.RINVMSGLEN)
     pdu.short_message = octets[at:end]
     if end < size:
         pdu.tlvs = _decode_tlvs(octets, end, size)

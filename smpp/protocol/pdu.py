@@ -180,6 +180,9 @@ class Outbind(Pdu):
 class ShortMessage(Pdu):
     """What submit_sm and deliver_sm share (sections 4.4.1 and 4.6.1); the codec knows this layout by heart."""
 
+    TEXT_OCTETS_MAX: ClassVar[int] = 254
+    """sm_length of section 5.2.21; longer text travels in message_payload."""
+
     service_type: str = ""
     source_addr_ton: int = 0
     source_addr_npi: int = 0
@@ -209,6 +212,9 @@ class SubmitSm(ShortMessage):
 @dataclass(slots=True, repr=False)
 class DeliverSm(ShortMessage):
     """A receipt or a message from a handset, from the MC to the ESME (section 4.6.1)."""
+
+    TEXT_OCTETS_MAX: ClassVar[int] = 255
+    """Carriers fill the length octet, and what they sent is written again to be kept."""
 
     COMMAND_ID: ClassVar[int] = c.DELIVER_SM
 

@@ -69,7 +69,7 @@ SHORT_MESSAGES = {
 
 def pdus_of(kind: type[Pdu]) -> st.SearchStrategy[Pdu]:
     if issubclass(kind, ShortMessage):
-        fields = SHORT_MESSAGES
+        fields = SHORT_MESSAGES | {"short_message": st.binary(max_size=kind.TEXT_OCTETS_MAX)}
     else:
         fields = {field.name: OCTET if field.limit == INTEGER else c_octets(field.limit - 1) for field in kind.LAYOUT}
     return st.builds(kind, **fields, tlvs=TLVS, sequence_number=SEQUENCE, command_status=st.integers(0, 0xFFFFFFFF))

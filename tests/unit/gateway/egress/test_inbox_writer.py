@@ -7,9 +7,10 @@ from contextlib import suppress
 from typing import Any, cast
 
 from gateway.egress import inbox_writer
-from gateway.egress.inbox_writer import WAITING_OCTETS_MAX, InboxWriter
+from gateway.egress.inbox_writer import WAITING_OCTETS_MAX, InboxWriter, read_delivery
 from gateway.policy.rules.snapshot import Dialect
 from gateway.sealing import Sealer
+from smpp.protocol.codec import decode, encode
 from smpp.protocol.errors import ROK, RX_T_APPN
 from smpp.protocol.pdu import DeliverSm
 
@@ -65,3 +66,11 @@ async def test_many_huge_receipts_are_refused_for_now_and_taken_again_later(monk
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
+
+
+def test_a_text_that_fills_the_length_octet_is_kept_as_it_came() -> None:
+    """One octet over the specification's limit is no reason to leave a delivery without an answer for ever."""
+    for octets in (254, 255):
+        written = encode(DeliverSm(source_addr="447700900123", destination_addr="60070", short_message=b"x" * octets))
+        kept = read_delivery(("carrier", "s"), cast(DeliverSm, decode(written)), Dialect(), 0)
+        assert kept.raw == written[16:]

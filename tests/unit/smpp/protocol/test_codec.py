@@ -142,6 +142,23 @@ def _damaged(cut_at: int) -> bytes:
     return len(octets).to_bytes(4, "big") + octets[4:]
 
 
+@pytest.mark.parametrize("octets", [0, 1, 254, 255])
+def test_what_a_carrier_delivers_can_be_written_again_whatever_its_length(octets: int) -> None:
+    """The inbox keeps what it read: a length octet of 255 is over the spec's limit, and comes all the same."""
+    empty = encode(DeliverSm(source_addr="447700900123", destination_addr="60070"))
+    body = empty[16:-1] + bytes((octets,)) + b"x" * octets
+    delivered = decode((16 + len(body)).to_bytes(4, "big") + empty[4:16] + body)
+    assert isinstance(delivered, DeliverSm) and len(delivered.short_message) == octets
+    assert encode(delivered)[16:] == body
+    submitted = (len(body) + 16).to_bytes(4, "big") + (4).to_bytes(4, "big") + empty[8:16] + body
+    if octets > 254:
+        with pytest.raises(ProtocolError, match="sm_length") as refused:
+            decode(submitted)
+        assert refused.value.command_status == e.RINVMSGLEN
+    else:
+        assert isinstance(decode(submitted), SubmitSm)
+
+
 def test_every_cut_of_a_submit_is_refused() -> None:
     whole = encode(SUBMIT)
     begin_of_tlvs = len(encode(SubmitSm(**{name: getattr(SUBMIT, name) for name in _FIELDS})))
