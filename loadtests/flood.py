@@ -18,6 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ from typing import Any
 
 import orjson
 
+from loadtests.bench import PARTS, cpu_s
 from loadtests.evidence import settle
 from loadtests.flood_evidence import FloodCall, Kept, Report, Sides, Submit, judge
 from loadtests.flood_picture import draw
@@ -91,7 +93,9 @@ async def play(setting: Setting, home: Path) -> tuple[Sides, Report]:
     await world.start()
     try:
         keys = {tenant: world.new_key(tenant) for tenant in ("a", "b")}
+        before, began_mono = cpu_s(world), time.monotonic()
         flooded, obedient, codes = await _rage(setting, world, keys)
+        after, lasted_s = cpu_s(world), time.monotonic() - began_mono
         if not await settle(world, _SETTLE_S):
             raise RuntimeError("not every accepted message came to its end")
         kept = await _kept(world)
@@ -107,6 +111,7 @@ async def play(setting: Setting, home: Path) -> tuple[Sides, Report]:
         burst=setting.burst,
     )
     report = judge(sides)
+    report.figures["cores_used"] = {part: round((after[part] - before[part]) / lasted_s, 2) for part in PARTS}
     report.say(obedient.cut + codes.cut, "requests without an answer")
     return sides, report
 
@@ -211,6 +216,7 @@ def show(setting: Setting, report: Report) -> str:
         f"  accepted: {ends['messages']}, {ends['by_status']}; of {ends['predicted_from_5_s']} with a predicted wait"
         f" of 5 s or more {'none' if near is None else f'{near:.0%}'} left within 30 % of it;"
         f" worst window {report.figures['worst_window_excess']:+g} submits against the limit",
+        "  cores used: " + ", ".join(f"{part} {cores:g}" for part, cores in report.figures["cores_used"].items()),
         *(f"  BROKEN: {line}" for line in report.broken),
     ]
     return "\n".join(lines) + "\n"

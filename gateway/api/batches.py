@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from gateway.ledger.idempotency import KeyPlace
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import Policy
 from gateway.telemetry import metrics
+from scheduler.core.asks import Verdict
 from scheduler.core.records import Entry
 
 CHUNK: Final = 50
@@ -123,7 +125,20 @@ async def _work_chunk(
         for index, one in zip(indices, judged, strict=True)
         if isinstance(one, Allowed) and one.clocks.not_before is None
     ]
-    verdicts = iter(await desk.verdicts(asks) if asks else ())
+    verdicts = await desk.verdicts(asks) if asks else []
+    async with desk.batch_turn:
+        _decide(desk, visit, policy, (judged, verdicts), worked)
+        await asyncio.sleep(0)
+
+
+def _decide(
+    desk: Desk,
+    visit: Visit,
+    policy: Policy,
+    chunk: tuple[list[Allowed | Problem], Sequence[Verdict | None]],
+    worked: _Worked,
+) -> None:
+    judged, verdicts = chunk[0], iter(chunk[1])
     for one in judged:
         if isinstance(one, Problem):
             _refuse(desk, NO_CLASS, one, worked)
@@ -151,7 +166,9 @@ def _place(token: int, index: int) -> bytes:
 async def _judge(
     desk: Desk, visit: Visit, policy: Policy, batch: BatchRequest, indices: range
 ) -> list[Allowed | Problem]:
-    judged = [judge(desk.moment(policy, visit.tenant), *batch.item(index)) for index in indices]
+    async with desk.batch_turn:
+        judged = [judge(desk.moment(policy, visit.tenant), *batch.item(index)) for index in indices]
+        await asyncio.sleep(0)
     allowed = [one for one in judged if isinstance(one, Allowed)]
     unwanted = iter(await desk.consent(visit.tenant, allowed))
     rules = tenant_rules(policy, visit.tenant.name)

@@ -97,6 +97,9 @@ class Desk:
         self._counters: dict[tuple[str, str, str], Counter] = {}
         self._waits: dict[tuple[str, str], Gauge] = {}
         self._tasks: list[asyncio.Task[Any]] = []
+        # Held for a turn of the loop with each chunk of a batch that is worked: however many batches come at once, a
+        # single message waits for one chunk.
+        self.batch_turn = asyncio.Lock()
 
     def start(self) -> None:
         """Starts the gatherers and writers as tasks of the process."""

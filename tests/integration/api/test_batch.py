@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import pytest
+
+from gateway.api import batches
 from tests.integration.api.conftest import Gateway, Reply, until
 
 MESSAGE = {"to": "+447700900123", "from": "ACME", "text": "hi", "class": "non_priority"}
@@ -104,3 +108,30 @@ async def test_each_message_of_a_refused_batch_has_a_place_in_the_line(gateway: 
     assert waits[-1] - waits[0] >= 15 and int(refused.headers["retry-after"]) == max(waits)
     again = await gateway.call("POST", "/v1/messages/batch", key="line", json=batch)
     assert int(again.headers["retry-after"]) < max(waits) + 10, "the same call stands in the line twice"
+
+
+async def test_many_batches_at_once_are_worked_a_chunk_at_a_time(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two turns of the loop at most one chunk: a single message does not wait for all of the batches."""
+    worked, longest, real, decide = 0, 0, batches.judge, batches.decide
+
+    def counting(*given: Any) -> Any:
+        nonlocal worked
+        worked += 1
+        return real(*given)
+
+    def counting_too(*given: Any) -> Any:
+        nonlocal worked
+        worked += 1
+        return decide(*given)
+
+    monkeypatch.setattr(batches, "judge", counting)
+    monkeypatch.setattr(batches, "decide", counting_too)
+    calls = [asyncio.create_task(batch(gateway, {"messages": [MESSAGE] * 200}, key=f"crowd{n}")) for n in range(10)]
+    while not all(call.done() for call in calls):
+        before = worked
+        await asyncio.sleep(0)
+        longest = max(longest, worked - before)
+    assert {call.result().status for call in calls} == {202}
+    assert worked == 2 * 2_000 and 0 < longest <= batches.CHUNK
