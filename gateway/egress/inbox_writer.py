@@ -25,7 +25,7 @@ from smpp.link import Connection
 from smpp.protocol.codec import encode
 from smpp.protocol.errors import ROK, RX_T_APPN
 from smpp.protocol.pdu import DataSm, DeliverSm
-from smpp.receipts import normal_id, read
+from smpp.receipts import read, receipt_key
 from smpp.receipts.reader import TAG_USER_MESSAGE_REFERENCE
 
 BATCH_MAX: Final = 500
@@ -133,7 +133,7 @@ def read_delivery(
         provider=provider,
         session=name,
         received_at=now_at,
-        carrier_id=normal_id(receipt.raw_id, dialect.receipt_ids, "receipt") if receipt.raw_id else None,
+        carrier_id=receipt_key(receipt.raw_id, receipt.id_in_text, dialect.receipt_ids) if receipt.raw_id else None,
         raw_id=receipt.raw_id or None,
         recipient="".join(c for c in pdu.source_addr if c.isdecimal()),
         sender=pdu.destination_addr,

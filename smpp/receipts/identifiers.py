@@ -34,6 +34,16 @@ def normal_id(raw_id: str, receipt_ids: str, side: str) -> str:
     return text
 
 
+def receipt_key(raw_id: str, id_in_text: str, receipt_ids: str) -> str:
+    """Key of a receipt's id. Where ids change their base, some carriers repeat the answer's form in the TLV and write
+    the other into the text: the two are one number then, and digits alone would be read in the wrong base."""
+    key = normal_id(raw_id, receipt_ids, "receipt")
+    if not id_in_text or id_in_text == raw_id:
+        return key
+    other = normal_id(id_in_text, receipt_ids, "receipt")
+    return other if other == normal_id(raw_id, receipt_ids, "answer") else key
+
+
 def _number(text: str, receipt_ids: str, side: str) -> int | None:
     hex_side = {"hex_to_decimal": "answer", "decimal_to_hex": "receipt"}.get(receipt_ids)
     if hex_side is None:

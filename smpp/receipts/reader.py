@@ -51,6 +51,7 @@ class Receipt:
     final: bool
     from_tlv: bool
     raw_state: str | None = None
+    id_in_text: str = ""  # beside `raw_id`, which the TLV outranks
     network_error: tuple[int, int] | None = None  # network type and its code (5.3.2.31)
     user_message_reference: int | None = None  # a hint only: resellers put other numbers there
 
@@ -89,6 +90,7 @@ def read(
         final=state in FINAL and (is_receipt or not is_intermediate),
         from_tlv=bool(id_of_tlv),
         raw_state=raw_state,
+        id_in_text=fields.get("id", ""),
         network_error=network_error,
         user_message_reference=int.from_bytes(reference, "big") if len(reference) == 2 else None,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from smpp.receipts import Receipt, normal_id, read
+from smpp.receipts import Receipt, normal_id, read, receipt_key
 from smpp.receipts.dates import read_date
 from smpp.receipts.states import BY_NUMBER, state_of_text
 
@@ -313,6 +313,28 @@ def test_a_carrier_that_never_flags() -> None:
 def test_ids_meet(answered: str, reported: str, dialect: str) -> None:
     receipt = of(USUAL.replace("id:77005", f"id:{reported.strip()}"))
     assert normal_id(answered, dialect, "answer") == normal_id(receipt.raw_id, dialect, "receipt")
+
+
+@pytest.mark.parametrize(
+    ("answered", "in_tlv", "in_text", "dialect"),
+    [
+        ("12345678", "12345678", "305419896", "hex_to_decimal"),
+        ("3ade68b1", "3ADE68B1", "0987654321", "hex_to_decimal"),
+        ("12345678", "305419896", "305419896", "hex_to_decimal"),
+        ("12345678", "305419896", "3054198", "hex_to_decimal"),
+        ("12345678", "305419896", "", "hex_to_decimal"),
+        ("305419896", "305419896", "12345678", "decimal_to_hex"),
+        ("12345678", "12345678", "305419896", "as_is"),
+        ("5a4bce5c-0a0e-4a96", "5a4bce5c-0a0e-4a96", "5", "hex_to_decimal"),
+    ],
+)
+def test_the_tlv_repeats_the_answer_and_the_text_has_the_other_base(
+    answered: str, in_tlv: str, in_text: str, dialect: str
+) -> None:
+    receipt = of(USUAL.replace("id:77005 ", f"id:{in_text} "), tlvs=((0x001E, in_tlv.encode() + b"\0"),))
+    assert (receipt.raw_id, receipt.id_in_text) == (in_tlv, in_text)
+    key = receipt_key(receipt.raw_id, receipt.id_in_text, dialect)
+    assert key == normal_id(answered, dialect, "answer")
 
 
 @pytest.mark.parametrize(
