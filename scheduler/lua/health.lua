@@ -35,6 +35,17 @@ local function counted(scope)
   for i = 3, 2 + 2 * SLOTS, 2 do bad, all = bad + h[i + 1], all + h[i] + h[i + 1] end
   return h, bad, all
 end
+-- What a scope did before it broke; a provider did what its sessions did together.
+local function usual_rate(scope, own)
+  local sum = 0
+  if scope == whole then
+    for _, one in ipairs(fleet(name)) do
+      local raw = call('HGET', P .. 'H', 'session:' .. one.name)
+      if raw then sum = sum + select(2, unpack_record('<dd', raw)) end
+    end
+  end
+  return max(own, sum)
+end
 local function judged(scope)
   local h, bad, all = counted(scope)
   if scope.probe > 0 then
@@ -42,7 +53,7 @@ local function judged(scope)
     if good > 0 and errors == 0 and probed then
       scope.probe, scope.open_at = 0, now
       if scope.wait_at > 0 then scope.wait_at = now end
-      ramped(scope, rules.start, rules.every, h[2])
+      ramped(scope, rules.start, rules.every, usual_rate(scope, h[2]))
       wake(name)
     elseif errors > 0 and probed then
       scope.probe = now + rules.after

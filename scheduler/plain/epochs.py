@@ -38,7 +38,7 @@ def begin(turn: Turn, epoch: str) -> bool:
         assert scope is not None
         scope.waiting, scope.flows, scope.promised = {}, {}, {}
         scope.reserved, scope.reserved_for = 0, ""
-        scope.holding_since, scope.full_at = 0, now
+        scope.holding_since, scope.promised_at, scope.full_at = 0, 0, now
         scope.paid_until = max(scope.paid_until - turn.clock, scope.burst * scope.pace_ms)
         turn.change(scope)
     turn.keep()

@@ -207,6 +207,12 @@ def _full_queues(turn: Turn, session: str, outcomes: Outcomes) -> int:
     return len(seen)
 
 
+def _usual_rate(turn: Turn, provider: str, own: float) -> float:
+    """What a provider did before it broke: what its sessions did together."""
+    names = [f"session:{name}" for name, _, _ in turn.fleet(provider)]
+    return max(own, sum(turn.index.answers[name].rate for name in names if name in turn.index.answers))
+
+
 def _judge(turn: Turn, scope: Scope, one: Outcomes, rules: ProviderTuning, provider: str) -> None:
     """Opens a breaker, probes again, or closes it and lets the rate ramp up."""
     now = turn.now
@@ -224,7 +230,8 @@ def _judge(turn: Turn, scope: Scope, one: Outcomes, rules: ProviderTuning, provi
         if one.good > 0 and one.errors == 0 and probed:
             scope.probe_at = 0
             turn.reopened(scope)
-            _ramp(turn, scope, (rules.ramp_start, rules.ramp_double_every_ms), answers.rate)
+            rate = _usual_rate(turn, provider, answers.rate) if scope.name.startswith("provider:") else answers.rate
+            _ramp(turn, scope, (rules.ramp_start, rules.ramp_double_every_ms), rate)
             turn.wake(provider)
         elif one.errors > 0 and probed:
             scope.probe_at = now + rules.probe_after_ms

@@ -103,6 +103,23 @@ async def test_a_breaker_opens_probes_and_closes_with_a_ramp(index: Redis) -> No
     assert 95 <= await sent_in(world, 1_000) <= 110
 
 
+async def test_a_provider_comes_back_at_the_pace_of_all_its_sessions(index: Redis) -> None:
+    world = await made(index, {})
+    await world.scheduler.session_up("p", "s2")
+    for session, rate_per_s in (("s2", 160.0), ("s1", 40.0)):
+        await world.scheduler.report_outcomes("p", session, Outcomes(good=1, rate_per_s=rate_per_s))
+    assert (await told(world, errors=12)).breaker == "open"
+    await world.fill(flow("p", "otp", "a"), 500)
+    world.clock.at += 5_000
+    assert len((await world.send(LeaseAsk("p", "s2", 100))).items) == 1
+    await world.scheduler.report_outcomes("p", "s2", Outcomes(good=1))
+    sent = 0
+    for _ in range(20):
+        world.clock.at += 50
+        sent += len((await world.send(LeaseAsk("p", "s2", 100))).items)
+    assert 45 <= sent <= 62  # a quarter of 200/s, and growing
+
+
 async def test_answers_from_before_the_probe_do_not_close_a_breaker(index: Redis) -> None:
     world = await made(index, {})
     assert (await told(world, errors=10)).breaker == "open"

@@ -97,7 +97,7 @@ class Traces:
         if dice.random() < 0.7:
             scopes.append(dice.choice(ROUTES))
         if dice.random() < 0.6:
-            scopes.append(dice.choice(DESTINATIONS))
+            scopes.append(dice.choice((*DESTINATIONS, "destination:it", "destination:it")))
             if scopes[-1].endswith("it") and dice.random() < 0.8:
                 scopes.append("number:it")
         return Flow(
