@@ -17,6 +17,8 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 import redis
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from gateway.embedded import child
 from gateway.embedded.home import Home
@@ -26,6 +28,9 @@ from gateway.ledger.migrate import migrate
 from tests.steady_parser import steady_parser
 
 steady_parser()
+# How long an example takes says how busy the machine is, and nothing about the code.
+hypothesis_settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("any-machine")
 # Texts at rest are always sealed; processes that tests start inherit it.
 os.environ.setdefault("SLUICEGATE_DATA_KEY", "5e" * 32)
 

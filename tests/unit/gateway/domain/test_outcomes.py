@@ -87,12 +87,6 @@ def test_spent_attempts_fail() -> None:
     assert change.error == {"code": "attempts_exhausted", "permanent": True, "carrier_status": "0x00000014"}
 
 
-def test_a_status_that_may_repeat_once_counts_as_permanent_afterwards() -> None:
-    change = _close(Ending(2, outcomes.LATER, refusal=BUSY, repeats_max=1), rules=_rules(max_attempts=9))
-    assert change.status == states.REJECTED
-    assert change.error is not None and change.error["permanent"] is True
-
-
 def test_never_rejects() -> None:
     change = _close(Ending(2, outcomes.NEVER, refusal=INVALID))
     assert (change.status, change.final_at, change.sweep_at) == (states.REJECTED, NOW, None)
