@@ -81,13 +81,13 @@ MUTATIONS: Mapping[str, Mutation] = {
         "if s.Te > 0 and s.name ~= provider_scope then all[#all + 1] = s end",
         "if s.Te > 0 and s.name == 'no scope' then all[#all + 1] = s end",
     ),
-    "wait-not-judged": Mutation(
-        "the door looks at ages only, not at the predicted wait",
+    "door-always-open": Mutation(
+        "whatever the wait, the door says yes",
         (7,),
         "expired after accept",
         "estimate",
-        "and v.wait <= ask.limit and v.age <= ask.limit",
-        "and v.age <= ask.limit * 2",
+        "v.ok = not v.hard and not v.silent and v.wait <= ask.limit and v.age <= ask.limit",
+        "v.ok, v.wait = true, 0",
     ),
     "drain-never-learned": Mutation(
         "the measured drain moves a thousand times too slowly",
