@@ -24,7 +24,7 @@ def refusals(lab: Lab) -> Findings:
 
 def _retries(lab: Lab, findings: Findings) -> None:
     """20 % of the submits are wanted later for 30 s, then 60 %: with the retry share, and without."""
-    rate, seconds = lab.size / 500, 60.0
+    rate, seconds = lab.size / 330, 60.0
     firsts = {}
     for name in ("capped", "not capped"):
         text = policy(
@@ -52,7 +52,7 @@ def _retries(lab: Lab, findings: Findings) -> None:
 
 def _hostile(lab: Lab, findings: Findings) -> None:
     """Obedient clients at twice the capacity; then besides hostile ones at ten times the capacity."""
-    rate, seconds = lab.size / 500, 20.0
+    rate, seconds = lab.size / 330, 12.0
     p99 = {}
     for name in ("obedient", "hostile"):
         world = lab.world(

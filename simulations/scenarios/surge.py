@@ -21,7 +21,7 @@ def surge(lab: Lab) -> Findings:
 
 def _flows(lab: Lab, findings: Findings) -> None:
     """Twenty quiet tenants at 60 % of their share, two that are always over theirs; then one opens 100 flows."""
-    rate = lab.size / 150
+    rate = lab.size / 180
     applications = {f"app{n}": {"limits": limit(100_000, 100_000)} for n in range(_FLOWS)}
     text = policy(
         providers={"p": provider(rate, burst=max(10, int(rate / 10)), window=1_000)},
@@ -57,7 +57,7 @@ def _flows(lab: Lab, findings: Findings) -> None:
 
 def _tenants(lab: Lab, findings: Findings) -> None:
     """One tenant at twice the capacity with 5 s of promises open; then 99 others want as much for 30 s."""
-    rate = lab.size / 300
+    rate = lab.size / 360
     text = policy(providers={"p": provider(rate, burst=max(10, int(rate / 10)), window=1_000)})
     world = lab.world(text, tick_ms=40, name="tenants")
     first = Stream([Kind("first", "otp")], 2 * rate, end_s=_END_S)
