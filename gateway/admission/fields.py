@@ -16,7 +16,7 @@ from gateway.admission import instants, senders
 
 CLASSES = ("otp", "transactional", "marketing", "non_priority")
 ENCODINGS = ("auto", "gsm7", "ucs2")
-TO_MAX, NAME_MAX, CLIENT_REF_MAX, URL_MAX = 40, 64, 100, 2048
+TO_MAX, NAME_MAX, CLIENT_REF_MAX, URL_MAX = 40, 100, 100, 2048
 METADATA_MAX, METADATA_KEY_MAX, METADATA_VALUE_MAX = 10, 40, 200
 TLVS_MAX, TLV_VALUE_MAX = 10, 255
 SEGMENTS_DEFAULT, SEGMENTS_MAX = 10, 255

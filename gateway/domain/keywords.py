@@ -1,7 +1,7 @@
 """What a handset's text says by a single word, and whose number it was written to: pure.
 
 A word counts only where it is the whole text, as carriers do: letter case, accents, spaces and punctuation are folded
-away, so ` Stop. ` and `stop all` are words, and `please stop` is not.
+away, so ` Stop. ` and `stop all` are words, and `please stop` is not. Who says it again says the same.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ def keyword_of(text: str, rules: Inbound) -> str | None:
     """`stop` or `start` where the whole text is one of the policy's words, else None."""
     if len(text) > _TEXT_MAX:
         return None
-    said = fold(text)
-    if not said:
+    whole = fold(text)
+    if not whole:
         return None
-    if said in _folded(rules.stop_words):
-        return STOP
-    return START if said in _folded(rules.start_words) else None
+    said = {fold(word) for word in text.split()} - {""}
+    for keyword, words in ((STOP, _folded(rules.stop_words)), (START, _folded(rules.start_words))):
+        if whole in words or said <= words:
+            return keyword
+    return None
 
 
 @lru_cache(maxsize=32)

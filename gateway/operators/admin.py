@@ -121,7 +121,7 @@ def shown_key(row: dict[str, Any]) -> dict[str, Any]:
 
 async def _create_key(desk: Desk, request: Request, actor: str) -> Response:
     asked = json_object(request)
-    if asked is None or not set(asked) <= {"tenant", "scopes", "cidrs", "expires_at"}:
+    if asked is None or not _is_key_wish(asked):
         return problem(
             422,
             "request.invalid",
@@ -136,6 +136,18 @@ async def _create_key(desk: Desk, request: Request, actor: str) -> Response:
     except keys.KeyRefused as error:
         return problem(422, "request.invalid", str(error))
     return json({"key": written}, 201)
+
+
+def _is_key_wish(asked: dict[str, Any]) -> bool:
+    """Whether every member is known and of its type."""
+    tenant, expires_at = asked.get("tenant"), asked.get("expires_at")
+    lists = [asked.get(name) or [] for name in ("scopes", "cidrs")]
+    return (
+        set(asked) <= {"tenant", "scopes", "cidrs", "expires_at"}
+        and isinstance(tenant, str | None)
+        and (expires_at is None or type(expires_at) is int)
+        and all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in lists)
+    )
 
 
 async def _revoke_key(desk: Desk, request: Request, actor: str) -> Response:

@@ -7,6 +7,7 @@ import ipaddress
 from typing import Any
 
 import aiohttp
+import asyncpg
 import orjson
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -57,6 +58,11 @@ def build_app(desk: Desk) -> Starlette:
         _log.warning("operators_request_failed", error=type(error).__name__)
         return problem(503, "capacity.storage", "A store does not answer")
 
+    async def unfit(_request: Request, error: Exception) -> Response:
+        # NUL in a text, a number beyond bigint, a list where a text belongs: only who asks can bring these here.
+        _log.warning("operators_request_unfit", exc_info=error)
+        return problem(422, "request.invalid", "A value in the path or in the body cannot be what it stands for")
+
     async def missing(_request: Request, _error: Exception) -> Response:
         return problem(404, "not_found", "There is nothing here")
 
@@ -68,7 +74,9 @@ def build_app(desk: Desk) -> Starlette:
         Mount("/admin", routes=admin_routes(desk)),
         *console_routes(desk),
     ]
-    handlers: dict[Any, Any] = {404: missing, OSError: unavailable, Exception: failed}
+    away = (OSError, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError, asyncpg.InterfaceError)
+    handlers: dict[Any, Any] = {404: missing, Exception: failed, asyncpg.DataError: unfit}
+    handlers |= dict.fromkeys(away, unavailable)
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.add_middleware(LocalNames, host=desk.rt.settings.admin_host)
     return app

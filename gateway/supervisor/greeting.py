@@ -57,7 +57,8 @@ async def demo_key(rt: Runtime, home: Home, tenant: str) -> str:
         pass
     async with rt.pool.acquire() as conn:
         await versions.create_tenants(conn, [tenant], rt.clock.now_at())
-        written = await keys.create(conn, keys.KeyWish(tenant, (keys.SEND, keys.READ)), "up", rt.clock.now_at())
+        wish = keys.KeyWish(tenant, (keys.SEND, keys.READ, keys.MANAGE))
+        written = await keys.create(conn, wish, "up", rt.clock.now_at())
     write_private(path, json.dumps({"tenant": tenant, "key": written}))
     return written
 

@@ -173,7 +173,17 @@ def file_reference(text: str) -> str:
 
 
 def name(text: str) -> str:
-    """A name of something: printable, up to 100 characters, no blanks around it."""
+    """A name of something: printable, up to 100 characters, no blanks around it, no slash.
+
+    A slash stands between a tenant's name and that of its application or sender, in scopes and in paths.
+    """
+    if "/" in text:
+        raise BadValue("expects a name without a slash")
+    return application(text)
+
+
+def application(text: str) -> str:
+    """The name of a tenant's application, as its messages may have it: printable, up to 100 characters."""
     if not text or len(text) > 100 or not text.isprintable() or text != text.strip():
         raise BadValue("expects a name of 1 to 100 printable characters")
     return text

@@ -89,7 +89,7 @@ def _read_tenant(section: Section, default: Tenant) -> Tenant:
         senders=senders,
         destinations=destinations if destinations or section.has("destinations") else None,
         accept_00_prefix=section.flag("accept_00_prefix", default.accept_00_prefix),
-        applications=_read_limited(section.section("applications"), scalars.name, default.applications),
+        applications=_read_limited(section.section("applications"), scalars.application, default.applications),
         inbound_numbers=section.texts("inbound_numbers", default.inbound_numbers, scalars.own_number),
         callbacks=_read_callbacks(section.section("callbacks")) if section.has("callbacks") else default.callbacks,
         tlvs=frozenset(section.texts("tlvs", tuple(sorted(default.tlvs)), scalars.name)),

@@ -247,6 +247,15 @@ async def test_a_person_is_shown_everything_and_forgotten_on_request(world: Worl
     assert await world.pool.fetchval("SELECT count(*) FROM erasures") == 0
 
 
+async def test_an_export_tells_what_it_can_where_a_key_lacks(world: World) -> None:
+    await final(world, HOUR)
+    stranger = Sealer({7: b"k" * 32}, 7)
+    async with world.pool.acquire() as conn:
+        await conn.execute("UPDATE messages SET body_key_id = 1")
+        found = await erasures.export(conn, stranger, world.runtime().pepper, NUMBER)
+    assert [one["text"] for one in found["messages"]] == [None] and found["complete"]
+
+
 async def test_retention_follows_the_policy(world: World) -> None:
     old = await final(world, 3 * HOUR)
     world.policy = replace(policy_of(), privacy=replace(policy_of().privacy, keep_text_ms=2 * HOUR))

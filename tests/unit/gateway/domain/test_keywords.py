@@ -35,20 +35,41 @@ routes:
         "ARRÊT",
         "arret",
         "ＳＴＯＰ",
+        "STOP STOP",
+        "Stop!!\nstop. STOP",
+        "stop, unsubscribe",
+        "STOP 🛑",
+        "S.T.O.P",
+        "STOP\u200b\0",
     ],
 )
 def test_a_stop_word_is_the_whole_text(text: str) -> None:
     assert keyword_of(text, POLICY.inbound) == "stop"
 
 
-@pytest.mark.parametrize("text", ["START", "unstop", " start. "])
+@pytest.mark.parametrize("text", ["START", "unstop", " start. ", "start START"])
 def test_a_start_word(text: str) -> None:
     assert keyword_of(text, POLICY.inbound) == "start"
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "   ", "...", "please stop", "stop it", "STOPPED", "STO", "non stop", "1STOP", "STOP" + " " * 200 + "STOP"],
+    [
+        "",
+        "   ",
+        "...",
+        "please stop",
+        "stop it",
+        "STOPPED",
+        "STO",
+        "non stop",
+        "1STOP",
+        "STOP" + " " * 200 + "STOP",
+        "STOP START",
+        "start stop",
+        "stop stop it",
+        "🛑",
+    ],
 )
 def test_other_texts_are_no_words(text: str) -> None:
     assert keyword_of(text, POLICY.inbound) is None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.admission.fields import NAME_MAX
 from gateway.policy.demo import demo_policy
 from gateway.policy.rules.parse import PolicyInvalid, read_policy
 from gateway.policy.rules.snapshot import Limit, Policy, SendWindow, StatusOverride, VendorTlv
@@ -247,6 +248,8 @@ def test_faults_of_carriers_and_routes(session: str, provider: str, route: str, 
         ("tenants: {a: {daily_segments: 0}}", "tenants.a.daily_segments"),
         ("tenants: {a: {requests: null}}", "tenants.a.requests"),
         ("tenants: [a]", "tenants"),
+        ("tenants: {a/b: {}}", "tenants.a/b"),  # its application c would share limits and pauses with a's b/c
+        ("tenants: {a: {applications: {'': {}}}}", "tenants.a.applications."),
         ("retries: {share: 2}", "retries.share"),
         ("receipts: {cutoff: 0s}", "receipts.cutoff"),
         ("privacy: {log_numbers: 'no'}", "privacy.log_numbers"),
@@ -283,6 +286,12 @@ def test_what_is_not_yaml_has_one_fault(source: str, line: int) -> None:
 @pytest.mark.parametrize("source", ["", "[]", "just text", "a: &x [*x]", "providers: &p {a: *p}", "? [a]\n: 1", "1: 2"])
 def test_strange_documents_are_refused(source: str) -> None:
     assert "routes" in faults_of(source)
+
+
+@pytest.mark.parametrize("name", ["spring/sale", "x" * NAME_MAX, "été 100 %"])
+def test_applications_may_be_named_as_messages_may_name_them(name: str) -> None:
+    policy = with_minimal(f"tenants: {{a: {{applications: {{{name!r}: {{limits: {{rate_per_s: 1}}}}}}}}}}\n")
+    assert list(policy.tenants["a"].applications) == [name]
 
 
 def test_session_names_are_unique_over_all_providers() -> None:
