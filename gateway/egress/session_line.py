@@ -81,6 +81,7 @@ class SessionLine:
         )
         self._binder = Binder(session, BinderParts(parts.accounts, parts.policies, parts.clock), self)
         self._abandoned = False
+        self._early: list[DeliverSm | DataSm] = []  # came right behind the bind's answer, before `opened` was told
         self._tasks: list[asyncio.Task[Any]] = []
 
     @property
@@ -223,7 +224,11 @@ class SessionLine:
 
     def requested(self, pdu: Pdu) -> None:
         """A receipt or a handset's message: kept before it is answered. An alert_notification needs no answer."""
-        if isinstance(pdu, DeliverSm | DataSm):
+        if not isinstance(pdu, DeliverSm | DataSm):
+            return
+        if self.link is None:
+            self._early.append(pdu)
+        else:
             self._parts.delivered(self, pdu)
 
     def room(self) -> None:
@@ -233,6 +238,7 @@ class SessionLine:
     def lost(self, tokens: list[tuple[object, bool]], reason: str) -> None:
         """The link ended."""
         self.link = None
+        self._early.clear()
         self._stock.close()
         self.pump.lost(tokens)
         self.pump.last_error = reason
@@ -243,6 +249,9 @@ class SessionLine:
     async def opened(self, link: Connection) -> None:
         """A bind succeeded."""
         self.link = link
+        early, self._early = self._early, []
+        for pdu in early:
+            self._parts.delivered(self, pdu)
         self.pump.last_error = None
         self.pump.answered_mono = self._parts.clock.now_mono()
         _log.info("session_bound", session=self.session.name, provider=self.session.provider)

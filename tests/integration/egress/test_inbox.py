@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from gateway.policy import versions
@@ -55,6 +56,33 @@ async def test_a_receipt_sent_twice_is_one_row(database_url: str, redis_url: str
         await until(answered, 10)
         assert await world.conn.fetchval("SELECT count(*) FROM receipts") == 1
         assert await world.conn.fetchval("SELECT count(*) FROM inbound_parts") == 2
+
+
+async def test_r16_what_comes_in_one_read_with_the_binds_answer_is_kept_and_answered(
+    database_url: str, redis_url: str
+) -> None:
+    """A carrier with a backlog does not wait: its first receipts are there before anybody knows of the bind."""
+    async with open_world(database_url, redis_url, _carrier(), PolicyText) as world:
+        backlog = [
+            DeliverSm(source_addr="393331234567", destination_addr="60070", short_message=b"text %d" % number)
+            for number in range(5)
+        ]
+
+        async def pour() -> None:
+            while not world.carrier.bound:
+                await asyncio.sleep(0)
+            for pdu in backlog:
+                world.carrier.inject("acme", pdu)
+
+        pouring = asyncio.create_task(pour())
+        async with world.egress():
+            await pouring
+
+            async def answered() -> bool:
+                return world.carrier.counters["inbound_taken"] == len(backlog)
+
+            await until(answered, 10)
+            assert await world.conn.fetchval("SELECT count(*) FROM inbound_parts") == len(backlog)
 
 
 async def test_a_policy_change_rebinds_only_what_changed(database_url: str, redis_url: str) -> None:
