@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -60,6 +61,8 @@ def failures(results: Sequence[Result]) -> list[str]:
 
 def number(value: float) -> str:
     """A number as a table shows it."""
+    if not math.isfinite(value):
+        return "never"
     if value == int(value) and abs(value) < 1e12:
         return f"{int(value):,}"
     return f"{value:.4g}" if abs(value) < 1_000 else f"{value:,.0f}"

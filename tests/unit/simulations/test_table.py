@@ -31,4 +31,4 @@ def test_bounds_that_differ_by_seed_compare_by_distance() -> None:
 
 
 def test_numbers_are_short() -> None:
-    assert [number(x) for x in (0, 20, 0.12345, 1234.5, 5_000)] == ["0", "20", "0.1235", "1,234", "5,000"]
+    assert [number(x) for x in (0, 20, 0.12345, 1234.5, float("inf"))] == ["0", "20", "0.1235", "1,234", "never"]
