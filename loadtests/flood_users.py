@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from argparse import ArgumentParser
 
+import gevent
 from locust import constant_pacing, events, task
 
 from loadtests.locust_door import TenantUser, new_number, new_ref
@@ -21,11 +23,13 @@ class Flood(TenantUser):
     tenant = "a"
 
     def on_start(self) -> None:
-        """Takes its key and its share."""
+        """Takes its key and its share; users have nothing to do with each other, so each begins when it likes."""
         super().on_start()
         options = self.environment.parsed_options
         self.batch = options.flood_batch
-        self._pacing = constant_pacing(options.num_users * options.flood_batch / options.flood_rate)
+        apart_s = options.num_users * options.flood_batch / options.flood_rate
+        self._pacing = constant_pacing(apart_s)
+        gevent.sleep(random.uniform(0, apart_s))
 
     def wait_time(self) -> float:
         """Seconds to the next call."""

@@ -47,6 +47,7 @@ __all__ = ["IndexUnavailable", "Scheduler"]
 LEASE_MAX = 200  # a lease of 100 blocks the server for 0.3 to 0.7 ms
 SEGMENTS_MAX = 1_000_000
 TOMBSTONES_MAX = 5_000
+LISTEN_S = 5.0
 
 
 class Scheduler:
@@ -65,6 +66,7 @@ class Scheduler:
         self._runner = ScriptRunner(redis, self._prefix)
         self._rebuilding = Rebuilding(redis, self._runner, self._now)
         self._waiting: Redis | None = None
+        self._listeners: dict[str, asyncio.Task[bool]] = {}
         self._tuning: Tuning | None = None
 
     def _now(self) -> str:
@@ -82,6 +84,10 @@ class Scheduler:
 
     async def aclose(self) -> None:
         """Closes the connections of `wait`; the client that was given stays open."""
+        listeners = list(self._listeners.values())
+        for session in list(self._listeners):
+            self._deafen(session)
+        await asyncio.gather(*listeners, return_exceptions=True)
         if self._waiting is not None:
             await self._waiting.aclose()
             self._waiting = None
@@ -173,17 +179,40 @@ class Scheduler:
 
     async def wait(self, provider: str, session: str, timeout_s: float) -> bool:
         """Blocks until a line of the session's provider turns eligible; True when woken, False after the timeout."""
+        listener = self._listeners.get(session)
+        if listener is None:
+            listener = self._listeners[session] = asyncio.create_task(self._listen(session), name="wake_list")
+        try:
+            # The server looks at its own timeouts ten times a second only: a token that is due would wait for that.
+            done, _ = await asyncio.wait({listener}, timeout=timeout_s)
+        except asyncio.CancelledError:
+            self._deafen(session)
+            raise
+        if not done:
+            return False
+        self._listeners.pop(session, None)
+        try:
+            return listener.result()
+        except (RedisError, OSError, TimeoutError) as fault:
+            raise IndexUnavailable("down") from fault
+        except asyncio.CancelledError:
+            return False
+
+    async def _listen(self, session: str) -> bool:
+        """Takes one wake; False where none came for a while."""
         if self._waiting is None:
             # Connections of their own: a blocking read must neither hold up scripts nor meet their socket timeout.
             arguments = {**self._redis.connection_pool.connection_kwargs, "socket_timeout": None}
             kind = self._redis.connection_pool.connection_class
             self._waiting = Redis(connection_pool=ConnectionPool(connection_class=kind, **arguments))
-        try:
-            async with asyncio.timeout(timeout_s + 5):
-                key = f"{self._prefix}wake:{escape(session)}"
-                return await self._waiting.blpop([key], timeout=max(0.01, timeout_s)) is not None
-        except (RedisError, OSError, TimeoutError) as fault:
-            raise IndexUnavailable("down") from fault
+        async with asyncio.timeout(2 * LISTEN_S):
+            return await self._waiting.blpop([f"{self._prefix}wake:{escape(session)}"], timeout=LISTEN_S) is not None
+
+    def _deafen(self, session: str) -> None:
+        """Takes no more wakes of a session: they are another's now."""
+        listener = self._listeners.pop(session, None)
+        if listener is not None:
+            listener.cancel()
 
     # Reports and orders
 
@@ -196,6 +225,7 @@ class Scheduler:
 
     async def forget_session(self, provider: str, session: str) -> None:
         """No more wakes; down as well."""
+        self._deafen(session)
         await self._steer("forget", escape(provider), escape(session))
 
     async def session_up(
@@ -210,6 +240,7 @@ class Scheduler:
 
         A provider without any session counts as away after 2 s.
         """
+        self._deafen(session)
         await self._steer("down", escape(provider), escape(session), "" if back_at is None else back_at)
 
     async def report_outcomes(self, provider: str, session: str, outcomes: Outcomes) -> Health:

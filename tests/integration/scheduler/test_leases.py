@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from itertools import pairwise
 
 import pytest
@@ -176,3 +177,27 @@ async def test_a_client_that_decodes_is_refused(redis_url: str) -> None:
     with pytest.raises(ValueError, match="decode_responses"):
         Scheduler(client)
     await client.aclose()
+
+
+async def test_a_wait_ends_on_time_and_a_wake_ends_it_at_once(index: Redis) -> None:
+    """The server ends blocking reads up to a tenth of a second late: 5/s with a burst of 1 would become 4/s."""
+    world = await World.create(index, {})
+    await world.scheduler.register_session("p", "s1")
+    await world.scheduler.session_up("p", "s1")
+    while await world.scheduler.wait("p", "s1", 0.2):  # the wake of coming up
+        pass
+    late_s = []
+    for n in range(10):
+        asked_s, began_mono = 0.11 + 0.013 * n, time.monotonic()
+        assert not await world.scheduler.wait("p", "s1", asked_s)
+        late_s.append(time.monotonic() - began_mono - asked_s)
+    assert not world.scheduler._listeners["s1"].done(), "the wait was the server's"
+    assert sorted(late_s)[3] < 0.03, late_s
+    waiting = asyncio.create_task(world.scheduler.wait("p", "s1", 30))
+    await asyncio.sleep(0.05)
+    await world.enqueue([Entry(flow("p", "otp", "a"), world.reference())])
+    async with asyncio.timeout(5):
+        assert await waiting
+    await world.scheduler.session_down("p", "s1")
+    assert not world.scheduler._listeners, "it would take the wakes of who has the session next"
+    await world.scheduler.aclose()
