@@ -69,6 +69,10 @@ fuzz: $(STAMP) ## damaged PDUs against codec, session and readers; ARGS="--secon
 sim: $(STAMP) ## the scheduler's scenarios on virtual time, all seeds; prints a table, writes results/sim-DATE.json
 	$(BIN)/python -m simulations $(ARGS)
 
+.PHONY: model
+model: $(STAMP) ## the scheduler's scripts against the model of their policy, long: SEEDS=1-200
+	SLUICEGATE_MODEL_SEEDS=$(or $(SEEDS),1-200) SLUICEGATE_MODEL_EVENTS=$(or $(EVENTS),1000) $(PYTEST) -x tests/property/scheduler/test_model.py $(ARGS)
+
 .PHONY: format
 format: $(STAMP) ## put the code into the one form
 	$(BIN)/ruff format .

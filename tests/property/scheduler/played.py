@@ -159,14 +159,17 @@ class Player:
         self.both.ask("finish_rebuild", epoch)
 
 
-def shortened(events: list[Event], fails: Callable[[list[Event]], bool], tries: int) -> list[Event]:
-    """A shorter trace that fails too: parts are cut out, ever smaller ones, as long as it goes on failing."""
+def shortened(events: list[Event], fails: Callable[[list[Event]], bool], played: int) -> list[Event]:
+    """A shorter trace that fails too: parts are cut out, ever smaller ones, as long as it goes on failing.
+
+    Not more than `played` events are played for it.
+    """
     size = len(events) // 2
-    while size and tries:
+    while size and played > 0:
         at = 0
-        while at < len(events) and tries:
-            tries -= 1
+        while at < len(events) and played > 0:
             rest = events[:at] + events[at + size :]
+            played -= len(rest)
             if fails(rest):
                 events = rest
             else:

@@ -23,6 +23,8 @@ from scheduler.store import scheduler as store
 from scheduler.store.scheduler import Scheduler
 from tests.property.scheduler.remembered import PREFIX, forget_promises, of_model, of_server
 
+# Verbs that leave something which the server soon forgets.
+_FORGETFUL = frozenset({"admit", "report_outcomes", "begin_rebuild", "load", "open_class"})
 # The server's clock runs on while the virtual one stands: what it would forget is forgotten when the model forgets it.
 _PERSIST = """
 local found = {}
@@ -112,7 +114,8 @@ class SideBySide:
         said = _outcome(lambda: _verb(self.model, verb)(*args, now=self.now, **options))
         of_scripts = _outcome(lambda: finished(_verb(self.scheduler, verb)(*args, **options)))
         assert_same(of_scripts, said, verb)
-        self._persist()
+        if verb in _FORGETFUL:
+            self._persist()
         return None if isinstance(said, str) and said.startswith("unavailable: ") else said
 
     def lose(self) -> None:
@@ -189,6 +192,8 @@ def _outcome(call: Callable[[], Any]) -> Any:
 
 def assert_same(left: Any, right: Any, at: str) -> None:
     """Equal, but for the rounding of sums: 1e-6 relative, 1e-5 absolute."""
+    if left == right:
+        return
     if is_dataclass(left) and not isinstance(left, type):
         assert type(left) is type(right), f"{at}: {left!r} / {right!r}"
         left, right = _fields(left), _fields(right)
