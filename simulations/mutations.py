@@ -151,8 +151,8 @@ MUTATIONS: Mapping[str, Mutation] = {
         (13,),
         "promises to the first broken",
         "lease",
-        "LATE_MARGIN, LATE_SHARE, LATE_PRICE = 0.1, 0.6, 0.001",
-        "LATE_MARGIN, LATE_SHARE, LATE_PRICE = 0.1, 0.6, 1",
+        "LATE_MARGIN, LATE_SHARE, LATE_PRICE = 0.1, 0.65, 0.001",
+        "LATE_MARGIN, LATE_SHARE, LATE_PRICE = 0.1, 0.65, 1",
         40_000,
     ),
     "silence-unnoticed": Mutation(

@@ -7,7 +7,7 @@ local EXPIRED_MAX = 500      -- expired references per call
 -- A flow whose head has waited longer than the door would have let it in for was promised more than its share gives now
 -- (others came since): it is visited again at a small part of the price, as long as late flows have no more than this
 -- share of the class's service. With a door that closes at half of the budget both promises hold (scenario 13).
-local LATE_MARGIN, LATE_SHARE, LATE_PRICE = 0.1, 0.6, 0.001
+local LATE_MARGIN, LATE_SHARE, LATE_PRICE = 0.1, 0.65, 0.001
 local name, session = ARGV[2], ARGV[3]
 local left, left_segments, lease_ms, lease_id = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local without = {}

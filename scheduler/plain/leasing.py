@@ -20,7 +20,7 @@ RELEASED_MAX = 100
 UNPARKED_MAX = 200
 # A flow whose head has waited longer than the door would have let it in for was promised more than its share gives now:
 # it pays a small part of the price, as long as late flows have no more than this share of the class's service.
-LATE_MARGIN, LATE_SHARE, LATE_PRICE = 0.1, 0.6, 0.001
+LATE_MARGIN, LATE_SHARE, LATE_PRICE = 0.1, 0.65, 0.001
 
 
 class Leasing:
