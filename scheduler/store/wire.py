@@ -104,8 +104,13 @@ def tuning_out(tuning: Tuning) -> str:
             "retry_share": tuning.retry_share,
             "default_weight": tuning.default_weight,
             "classes": [
-                {"name": escape(name), "weight": c.weight, "quantum": c.quantum, "budget": c.wait_budget_ms,
-                    "door": c.door_share}
+                {
+                    "name": escape(name),
+                    "weight": c.weight,
+                    "quantum": c.quantum,
+                    "budget": c.wait_budget_ms,
+                    "door": c.door_share,
+                }
                 for name, c in tuning.classes.items()
             ],
             "weights": [x for name, weight in tuning.tenant_weights.items() for x in (escape(name), weight)],
