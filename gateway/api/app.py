@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +15,9 @@ from gateway.admission.problems import NOT_FOUND, Problem
 from gateway.api import docs_page, openapi
 from gateway.api.answers import Answer, json_answer, problem_answer
 from gateway.api.applications import Applications
+from gateway.api.aside import Aside, Handler
 from gateway.api.authentication import Authentication
 from gateway.api.capacity import Capacity
-from gateway.api.desk import TenantRef
 from gateway.api.door import Door
 from gateway.api.exchange import App, Exchange, Receive, Scope, Send, send_answer
 from gateway.api.explanations import Explanations
@@ -30,8 +29,6 @@ from gateway.api.usage import Usage
 from gateway.ledger.consents import OPT_INS, OPT_OUTS
 from gateway.ledger.keys import MANAGE, READ, SEND, KeyRing
 from gateway.runtime import Runtime
-
-Handler = Callable[[Exchange, TenantRef], Awaitable[Answer]]
 
 
 @dataclass(frozen=True)
@@ -111,8 +108,10 @@ def build(rt: Runtime, door: Door) -> App:
         ("POST", "/v1/applications/{name:path}/cancel", MANAGE, applications.cancel),
     ]
     calls += _tenant_calls(rt)
+    aside, at_the_door = Aside(), (messages.submit, messages.submit_batch)
     for method, path, scope_needed, handler in calls:
-        app.add_route(path, Endpoint(authentication, scope_needed, handler), methods=[method])  # type: ignore[arg-type]
+        served = handler if handler in at_the_door else aside(handler)
+        app.add_route(path, Endpoint(authentication, scope_needed, served), methods=[method])  # type: ignore[arg-type]
     app.add_route("/openapi.json", Page(json_answer(200, described)), methods=["GET"])  # type: ignore[arg-type]
     app.add_route("/docs", Page(docs_page.answer(described)), methods=["GET"])  # type: ignore[arg-type]
     _give_problems(app)

@@ -17,7 +17,7 @@ from gateway.api.exchange import Exchange
 from gateway.domain.ids import rfc3339
 from gateway.ledger import applications, pauses
 from gateway.ledger.connect import LEDGER_ERRORS
-from gateway.ledger.pauses import APPLICATION, PAUSE, Pause, Place
+from gateway.ledger.pauses import APPLICATION, PAUSE, Place
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.runtime import Runtime
 from scheduler.store.scheduler import IndexUnavailable
@@ -59,7 +59,7 @@ class Applications:
     async def listed(self, conn: Any, tenant: TenantRef) -> list[dict[str, Any]]:
         """Every application of a tenant: those the policy names, those it sent under, those that are paused."""
         found = await applications.counts(conn, tenant.id)
-        paused = await self._paused(conn, tenant)
+        paused = await pauses.paused_applications(conn, tenant.id)
         policy = self._rt.policies.current
         named = set() if policy is None else set(tenant_rules(policy, tenant.name).applications)
         return [
@@ -88,7 +88,9 @@ class Applications:
                 canceled = await self._cancel(conn, tenant, name, now_at)
                 await applications.note_cancellation(conn, (tenant.name, name), canceled, by, now_at)
             found = await applications.counts(conn, tenant.id, name)
-            shown = _shown(name, found.get(name, _NO_COUNTS), (await self._paused(conn, tenant)).get(name))
+            shown = _shown(
+                name, found.get(name, _NO_COUNTS), (await pauses.paused_applications(conn, tenant.id)).get(name)
+            )
         return shown if canceled is None else {**shown, "canceled": canceled}
 
     async def _act(self, exchange: Exchange, tenant: TenantRef, action: str) -> Answer:
@@ -123,21 +125,13 @@ class Applications:
             return True
         if await applications.has_messages(conn, tenant.id, name):
             return True
-        return name in await self._paused(conn, tenant)
-
-    async def _paused(self, conn: Any, tenant: TenantRef) -> dict[str, Pause]:
-        standing = await pauses.list_pauses(conn)
-        return {
-            one.place.name: one
-            for one in standing
-            if one.place.kind == APPLICATION and one.place.tenant_id == tenant.id
-        }
+        return name in await pauses.paused_applications(conn, tenant.id)
 
 
-def _shown(name: str, by_status: dict[str, int], pause: Pause | None) -> dict[str, Any]:
+def _shown(name: str, by_status: dict[str, int], paused_since: int | None) -> dict[str, Any]:
     return {
         "name": name,
-        "paused": pause is not None,
-        "paused_since": None if pause is None else rfc3339(pause.since_at),
+        "paused": paused_since is not None,
+        "paused_since": None if paused_since is None else rfc3339(paused_since),
         "counts": by_status,
     }

@@ -36,6 +36,7 @@ SELECT p.kind, p.tenant_id, t.name AS tenant, p.name, p.mode, p.since_at, p.paus
   FROM pauses p LEFT JOIN tenants t ON t.id = p.tenant_id AND p.tenant_id <> 0
  ORDER BY p.kind, p.tenant_id, p.name
 """
+_OF_TENANT = "SELECT name, since_at FROM pauses WHERE kind = 'application' AND tenant_id = $1"
 _SESSIONS = "SELECT name, mode FROM pauses WHERE kind = 'session'"
 _SPARED = """
 SELECT tenant_id, name FROM pauses WHERE kind = 'application'
@@ -109,6 +110,11 @@ async def list_pauses(conn: asyncpg.Connection[Any]) -> list[Pause]:
         )
         for row in await conn.fetch(_LIST)
     ]
+
+
+async def paused_applications(conn: asyncpg.Connection[Any], tenant_id: int) -> dict[str, int]:
+    """Name -> since when (UTC ms) of a tenant's applications that are paused."""
+    return {row["name"]: row["since_at"] for row in await conn.fetch(_OF_TENANT, tenant_id)}
 
 
 async def paused_sessions(conn: asyncpg.Connection[Any]) -> dict[str, str]:
