@@ -91,7 +91,7 @@ async def test_a_new_policy_tries_refused_credentials_again(database_url: str, r
 async def test_pause_drain_and_resume_by_hand(database_url: str, redis_url: str) -> None:
     carrier = _carrier(answer_delay_ms=400)
     async with open_world(database_url, redis_url, carrier, PolicyText) as world, world.egress():
-        first = await world.put([f"in flight {n}" for n in range(30)])
+        first = await world.put([f"in flight {n}" for n in range(100)])
 
         async def flying() -> bool:
             return world.carrier.counters["submits"] >= 10
@@ -112,7 +112,7 @@ async def test_pause_drain_and_resume_by_hand(database_url: str, redis_url: str)
         await clear_pause(world.conn, S1, "test", world.clock.now_at())
         await _bound(world)
         await world.until_status(first, "sent", 20)
-        assert world.carrier.counters["submits"] == 30
+        assert world.carrier.counters["submits"] == 100
         assert await world.conn.fetchval("SELECT count(*) FROM attempts WHERE outcome = 'unconfirmed'") == 0
 
 
