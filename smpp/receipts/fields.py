@@ -28,7 +28,7 @@ _RUN_ON_KEY = re.compile(
 _OTHER_KEY = re.compile(r"""[\s,;|&{}"'][A-Za-z][\w-]*["']?[ \t]*[:=]""")
 # The form of appendix B to the letter, which most receipts have: read ten times as fast.
 _USUAL = re.compile(
-    r"id:([!-~]+) sub:([!-~]+) dlvrd:([!-~]+) submit date:([0-9]+) done date:([0-9]+)"
+    r"id:([0-9A-Za-z._+-]+) sub:([0-9A-Za-z]+) dlvrd:([0-9A-Za-z]+) submit date:([0-9]+) done date:([0-9]+)"
     r" stat:([A-Za-z]+) err:([0-9A-Za-z]+)"
     r"(?: *| [Tt]ext:.*)",
     re.DOTALL,
