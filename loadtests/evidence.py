@@ -106,7 +106,7 @@ def submits_per_s(path: Path, within_s: float = 1.0) -> float:
     """How many submit_sm the carrier saw per second during the last `within_s`, from the end of its journal."""
     with path.open("rb") as journal:
         journal.seek(max(0, path.stat().st_size - _TAIL_OCTETS))
-        lines = journal.read().splitlines()[1:]
+        lines = journal.read().split(b"\n")[1:-1]  # the first may be cut, the last may not be whole yet
     since_at = time.time() * 1000 - within_s * 1000
     found = 0
     for line in reversed(lines):
