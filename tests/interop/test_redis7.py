@@ -43,6 +43,7 @@ def redis7() -> Iterator[str]:
             server.wait(10)
 
 
+@pytest.mark.timeout(1_500)
 def test_the_scripts_pass_their_tests_on_redis_7(redis7: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += ["tests/integration/scheduler", "tests/property/scheduler"]
