@@ -4,7 +4,8 @@
 CREATE TABLE data_keys (
     id          smallint PRIMARY KEY,
     check_value bytea NOT NULL UNIQUE,
-    created_at  bigint NOT NULL
+    created_at  bigint NOT NULL,
+    whole_at    bigint                      -- since when every text is under this key or a later one; null: not looked
 );
 
 -- Texts whose time is over are found by class and end; rows enter the index once, with the change that ends them.

@@ -77,8 +77,7 @@ class Messages:
                 rows = await queries.find_page(conn, tenant.id, wanted)
         except LEDGER_ERRORS:
             return problem_answer(STORAGE)
-        page = rows[: wanted.limit]
-        cursor = self._cursors.write(tenant, page[-1]["id"]) if len(rows) > wanted.limit else None
+        page, cursor = self._cursors.page(tenant, rows, wanted.limit)
         data = [message_object(row, sending=row["sending"]) for row in page]
         return json_answer(200, {"data": data, "next_cursor": cursor})
 

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from hmac import compare_digest
-from typing import Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from gateway.admission.fields import FieldFault, pointer_part
 from gateway.api.desk import TenantRef
 from gateway.api.exchange import Exchange
 
+T = TypeVar("T", bound=Mapping[str, Any])
 LIMIT_DEFAULT, LIMIT_MAX = 50, 200
 _CURSOR_MAC: Final = 12
 
@@ -75,6 +76,11 @@ class Cursors:
     def write(self, tenant: TenantRef, last_id: UUID) -> str:
         """The cursor behind an entry."""
         return urlsafe_b64encode(last_id.bytes + self._mac(tenant, last_id.bytes)).decode("ascii").rstrip("=")
+
+    def page(self, tenant: TenantRef, rows: list[T], size: int) -> tuple[list[T], str | None]:
+        """The rows of a page and where the next begins; `rows` holds one more than `size` where there is one."""
+        page = rows[:size]
+        return page, self.write(tenant, page[-1]["id"]) if len(rows) > size else None
 
     def read(self, tenant: TenantRef, values: Mapping[str, str], faults: list[FieldFault]) -> UUID | None:
         """The entry that the parameter `cursor` names; None where there is none."""

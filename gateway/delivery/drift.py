@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.delivery.pacing import pause, repeat
 from gateway.delivery.rebuild import Rebuilder
 from gateway.ledger.rebuild import LineCounts, line_counts
 from gateway.logs import get
+from gateway.loops import pause, repeat
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from gateway.delivery.pacing import repeat
 from gateway.ledger.due_counts import BUCKET_MS, count_due
+from gateway.loops import repeat
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
 

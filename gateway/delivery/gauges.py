@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.delivery.pacing import repeat
 from gateway.domain import states
 from gateway.domain.coverage import HOUR_MS, OLD_MS, YOUNG_MS
 from gateway.ledger import callback_lines, coverage, depths
+from gateway.loops import repeat
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
 from scheduler.core.asks import IndexReport, LineReport

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import asyncpg
 
-from gateway.delivery.hearing import hear
 from gateway.delivery.outbox import hand_over
-from gateway.delivery.pacing import repeat
+from gateway.hearing import hear
 from gateway.ledger.pauses import APPLICATION, CHANNEL, SESSION, list_pauses
 from gateway.ledger.resumptions import (
     Resumption,
@@ -25,6 +24,7 @@ from gateway.ledger.resumptions import (
     release_held,
 )
 from gateway.logs import get
+from gateway.loops import repeat
 from gateway.runtime import Runtime
 
 LOOK_S: Final = 1.0

@@ -6,10 +6,10 @@ import asyncio
 from typing import Final
 
 from gateway.delivery.due_book import DueBook
-from gateway.delivery.hearing import hear
 from gateway.delivery.outbox import hand_over
-from gateway.delivery.pacing import repeat
+from gateway.hearing import hear
 from gateway.ledger.promotions import CHANNEL, ROUNDS_PER_S, Detour, next_due_at, promote_due
+from gateway.loops import repeat
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
 

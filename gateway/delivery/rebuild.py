@@ -11,7 +11,6 @@ from uuid import uuid4
 import asyncpg
 
 from gateway.admission.flows import entry_of
-from gateway.delivery.pacing import repeat
 from gateway.delivery.pausing import Pausing
 from gateway.ledger.connect import connect
 from gateway.ledger.outcomes import forget_outbox
@@ -24,6 +23,7 @@ from gateway.ledger.rebuild import (
     rebuilder,
 )
 from gateway.logs import get
+from gateway.loops import repeat
 from gateway.policy.rules.snapshot import Policy
 from gateway.policy.rules.tuning import tuning_of
 from gateway.runtime import Runtime

@@ -16,10 +16,10 @@ from uuid import UUID
 
 from gateway.admission.flows import FlowFacts, flow_of, number_token
 from gateway.delivery.outbox import hand_over
-from gateway.delivery.pacing import repeat
 from gateway.ledger.pauses import PROVIDER, ROUTE, list_pauses
 from gateway.ledger.reroutes import Cursor, begins_by, move_messages, stuck_messages
 from gateway.logs import get
+from gateway.loops import repeat
 from gateway.policy.rules.lookup import candidates, destination_for
 from gateway.policy.rules.snapshot import Policy, Route
 from gateway.runtime import Runtime

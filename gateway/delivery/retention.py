@@ -9,10 +9,10 @@ from uuid import UUID
 
 import asyncpg
 
-from gateway.delivery.pacing import repeat
 from gateway.domain.ids import uuid7
 from gateway.ledger import data_keys, erasures, retention
 from gateway.logs import get
+from gateway.loops import repeat
 from gateway.policy.rules.snapshot import Policy, Privacy
 from gateway.runtime import Runtime
 from gateway.sealing import SealBroken
@@ -100,7 +100,7 @@ class Retention:
         rt = self._rt
         async with rt.pool.acquire() as conn:
             earlier = await data_keys.earlier(conn, rt.sealer.current)
-            if not earlier and self._reseal_at is None:
+            if not earlier and self._reseal_at is None and await data_keys.is_whole(conn, rt.sealer.current):
                 return KEYS_S
             async with conn.transaction():
                 if not await retention.begin(conn):
@@ -114,11 +114,13 @@ class Retention:
             if self._reseal_at is not None:
                 return _BUSY_S
             through, self._resealed = self._resealed, 0
-            if through == 0 and await self._may_retire(conn):
+            if through:
+                log.info("texts_resealed", count=through, data_key=rt.sealer.current)
+                return KEYS_S
+            await data_keys.mark_whole(conn, rt.sealer.current, rt.clock.now_at())
+            if earlier and await self._may_retire(conn):
                 await data_keys.retire(conn, earlier)
                 log.info("data_keys_retired", data_keys=earlier)
-            elif through:
-                log.info("texts_resealed", count=through, data_key=rt.sealer.current)
         return KEYS_S
 
     async def _may_retire(self, conn: asyncpg.Connection[Any]) -> bool:

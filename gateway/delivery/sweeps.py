@@ -12,11 +12,11 @@ from typing import Any, Final
 import asyncpg
 
 from gateway.delivery.outbox import hand_over, sweep_outbox
-from gateway.delivery.pacing import repeat
 from gateway.ledger import coverage, expiries, owners, sweeps
 from gateway.ledger.outcomes import Bench
 from gateway.ledger.sweeps import Swept
 from gateway.logs import get
+from gateway.loops import repeat
 from gateway.policy.rules.snapshot import Policy
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics

@@ -13,7 +13,7 @@ YOUNG_MS: Final = 10_000
 YOUNG_EVERY_MS: Final = 200
 FIRST_BACK_OFF_MS: Final = 1_000
 LAST_BACK_OFF_MS: Final = 6 * 3_600_000
-# Fewer digits than this do not name a handset: a short code or a placeholder that a carrier echoes.
+# Fewer digits than this do not name a handset: a short code, or zeros that a carrier echoes.
 _TELLING_DIGITS: Final = 7
 # A receipt is matched by its address only once its carrier id had this long to be stored by the answer's own road.
 FAIR_CHANCE_MS: Final = 2_000

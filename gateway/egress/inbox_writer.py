@@ -62,7 +62,7 @@ class InboxWriter:
         self._idle.set()
 
     def take(self, link: Connection, session: tuple[str, str], pdu: DeliverSm | DataSm, dialect: Dialect) -> None:
-        """Queues what a session (provider, name) was delivered; refuses it for now where too much waits."""
+        """Queues what a session (provider, name) was delivered; where too much waits the carrier must come again."""
         if len(self._waiting) >= WAITING_MAX or self._octets >= WAITING_OCTETS_MAX:
             link.answer(pdu, RX_T_APPN)
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -15,9 +14,8 @@ import asyncpg
 
 from gateway.inbound.lists import FAULTS_SHOWN, read_rows, rows_of
 from gateway.ledger import consents
-from gateway.ledger.connect import LEDGER_ERRORS
 from gateway.ledger.consents import Advance
-from gateway.logs import get
+from gateway.loops import repeat
 from gateway.policy.rules.snapshot import Policy
 from gateway.runtime import Runtime
 
@@ -25,8 +23,6 @@ BATCH: Final = 2_000
 _LOOK_S: Final = 2.0
 _KEEP_MS: Final = 30 * 86_400_000  # how long it is told how an import went
 _TIDY_S: Final = 3_600.0
-
-log = get(__name__)
 
 
 class Importer:
@@ -39,19 +35,15 @@ class Importer:
 
     async def run(self) -> None:
         """Works until the role stops."""
-        while not self._rt.stopping.is_set():
-            worked = False
-            try:
-                async with self._rt.pool.acquire() as conn:
-                    worked = await self.work(conn, self._rt.policies.current)
-                    if not worked:
-                        await self._tidy(conn)
-            except LEDGER_ERRORS as error:
-                log.warning("import_waits_for_ledger", cause=type(error).__name__)
-            if not worked:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_S):
-                        await self._rt.stopping.wait()
+        await repeat("imports", self._rt.stopping, self.turn)
+
+    async def turn(self) -> float:
+        """One batch, or a look after lists of long ago; returns the seconds until the next."""
+        async with self._rt.pool.acquire() as conn:
+            if await self.work(conn, self._rt.policies.current):
+                return 0.0
+            await self._tidy(conn)
+        return _LOOK_S
 
     async def _tidy(self, conn: asyncpg.Connection[Any]) -> None:
         now_mono = self._rt.clock.now_mono()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,13 +15,14 @@ import asyncpg
 
 from gateway.domain import ids, keywords
 from gateway.domain.joining import Gathered, Part, settle
+from gateway.hearing import hear
 from gateway.inbound.reading import Read, decoder_of, handset_number, join_key, read_part
 from gateway.ledger import consents, inbound
 from gateway.ledger.callback_lines import TenantNotice, add_notices
-from gateway.ledger.connect import LEDGER_ERRORS, connect
 from gateway.ledger.inbound import Handed
 from gateway.ledger.tenants import ids_by_name
 from gateway.logs import get
+from gateway.loops import repeat
 from gateway.policy.rules.snapshot import Policy
 from gateway.runtime import Runtime
 from gateway.sealing import SealBroken, about_provider
@@ -31,9 +31,6 @@ from gateway.telemetry import metrics
 BATCH: Final = 200
 _LOOK_S: Final = 5.0  # new parts wake the loop; a wake that was lost costs this much at most
 _BUSY_S: Final = 0.5
-_AWAY_S: Final = 1.0
-_GATHER_S: Final = 0.02
-_COMMAND_S: Final = 30.0
 # A part that came again long after its message was handed over is no repeat any more.
 _REPEATS_MS: Final = 600_000
 
@@ -60,49 +57,25 @@ class Joiner:
     def __init__(self, rt: Runtime) -> None:
         self._rt = rt
         self._woken = asyncio.Event()
+        self._unparked = False
         self._adopted_for: Policy | None = None
 
     async def run(self) -> None:
-        """Works until the role stops; a lost database connection is taken up again."""
-        waker = asyncio.create_task(self._wake_at_end(), name="inbound_end")
+        """Works until the role stops."""
+        hearing = asyncio.create_task(hear(self._rt, inbound.CHANNEL, self._woken), name="inbound_hearing")
         try:
-            await self._run()
+            await repeat("inbound", self._rt.stopping, self.turn, self._woken)
         finally:
-            waker.cancel()
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
 
-    async def _wake_at_end(self) -> None:
-        await self._rt.stopping.wait()
-        self._woken.set()
-
-    async def _run(self) -> None:
-        while not self._rt.stopping.is_set():
-            conn: asyncpg.Connection[Any] | None = None
-            try:
-                conn = await connect(self._rt.settings.database_url, command_timeout=_COMMAND_S)
-                await inbound.unpark(conn)  # the key of sealed ones may be here now
-                await conn.add_listener(inbound.CHANNEL, lambda *_: self._woken.set())
-                await self._serve(conn)
-            except LEDGER_ERRORS as error:
-                log.warning("inbound_lost_ledger", cause=type(error).__name__)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_AWAY_S):
-                        await self._rt.stopping.wait()
-            finally:
-                if conn is not None:
-                    conn.terminate()
-
-    async def _serve(self, conn: asyncpg.Connection[Any]) -> None:
-        while True:
-            self._woken.clear()
-            if self._rt.stopping.is_set():
-                return
-            wait_s = await self.work(conn)
-            if wait_s > 0:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(wait_s):
-                        await self._woken.wait()
-                # Parts of one text come close together; they share a transaction.
-                await asyncio.sleep(_GATHER_S)
+    async def turn(self) -> float:
+        """One batch; returns the seconds until the next."""
+        async with self._rt.pool.acquire() as conn:
+            if not self._unparked:
+                await inbound.unpark(conn)  # this process may have the key that a former one lacked
+                self._unparked = True
+            return await self.work(conn)
 
     async def work(self, conn: asyncpg.Connection[Any]) -> float:
         """One batch; returns how many seconds nothing more is to be done unless something comes."""

@@ -46,6 +46,16 @@ async def earlier(conn: asyncpg.Connection[Any], current: int) -> list[int]:
     return [row["id"] for row in await conn.fetch("SELECT id FROM data_keys WHERE id <> $1 ORDER BY id", current)]
 
 
+async def is_whole(conn: asyncpg.Connection[Any], current: int) -> bool:
+    """Whether a whole pass found no text that is not under this key (rows from before texts were sealed included)."""
+    return await conn.fetchval("SELECT whole_at FROM data_keys WHERE id = $1", current) is not None
+
+
+async def mark_whole(conn: asyncpg.Connection[Any], current: int, now_at: int) -> None:
+    """A whole pass found nothing to do."""
+    await conn.execute("UPDATE data_keys SET whole_at = coalesce(whole_at, $2) WHERE id = $1", current, now_at)
+
+
 async def since(conn: asyncpg.Connection[Any], key_id: int) -> int:
     """When a key was first given, UTC ms."""
     return int(await conn.fetchval("SELECT created_at FROM data_keys WHERE id = $1", key_id))

@@ -18,7 +18,7 @@ from scheduler.core.records import Entry, pack_batch
 # Kinds of `attempts` rows that close a slot so that old references to the message are void. Neither is a submit.
 WINDOW: Final = "window"
 REROUTE: Final = "reroute"
-# The word of `due.kind` for what a carrier refused for now.
+# The word of `due.kind` for what a carrier refused and may take later.
 RETRY: Final = "retry"
 
 _WIN: Final = """

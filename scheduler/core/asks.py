@@ -49,7 +49,7 @@ class Verdict:
 
     @property
     def deferred(self) -> bool:
-        """Taken in, but not for now."""
+        """Taken in for a later time."""
         return self.not_before is not None
 
 

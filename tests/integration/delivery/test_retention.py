@@ -188,6 +188,21 @@ async def test_a_new_data_key_takes_over_and_the_earlier_one_retires(world: Worl
         await data_keys.load(conn, [new_key], 3)
 
 
+async def test_texts_from_before_they_were_sealed_are_sealed_once(world: World) -> None:
+    async with world.pool.acquire() as conn:
+        world.sealer = await data_keys.load(conn, [bytes(32)], 1)
+    plain = await final(world, HOUR, body=b"plain", body_key_id=0)
+    worker = Retention(world.runtime())
+    await worker.keys()
+    assert await column(world, "body_key_id", plain) == [1]
+    (body,) = await column(world, "body", plain)
+    about = about_message(world.tenants["acme"], plain)
+    assert b"plain" not in bytes(body) and world.sealer.open(1, bytes(body), about) == b"plain"
+    await worker.keys()
+    async with world.pool.acquire() as conn:
+        assert await data_keys.is_whole(conn, 1), "a second pass found nothing: no more of them"
+
+
 async def test_an_earlier_key_stays_while_what_came_under_it_is_kept_or_a_process_uses_it(world: World) -> None:
     async with world.pool.acquire() as conn:
         await data_keys.load(conn, [bytes(range(32))], 1)
