@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import ssl
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -42,6 +41,7 @@ from smpp.simulator.register import Kept, Register
 from smpp.simulator.script import changed
 from smpp.simulator.settings import Action, SimulatorSettings
 from smpp.simulator.timeline import Timeline
+from smpp.simulator.tls import server_context
 
 RECEIPT_TRIES_MAX = 10
 _EARLY_RECEIPT_LEAD_S = 0.05
@@ -97,7 +97,7 @@ class Simulator:
             response_timeout_s=settings.response_timeout_s,
             inactivity_s=settings.inactivity_s,
         )
-        tls = _tls(settings)
+        tls = server_context(settings)
         self._server = await serve(settings.host, settings.port, tls=tls, settings=link, attach=self._attach)
         if settings.journal is not None:
             self._journal = Journal(settings.journal)
@@ -387,14 +387,3 @@ def _silence(connection: Connection, silent: bool) -> None:
 
 def _now_at() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _tls(settings: SimulatorSettings) -> ssl.SSLContext | None:
-    if settings.tls_certificate is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(settings.tls_certificate, settings.tls_key)
-    if settings.tls_client_ca is not None:
-        context.load_verify_locations(settings.tls_client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
