@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,7 +23,7 @@ from gateway.egress.outcome_writer import OutcomeWriter
 from gateway.egress.pump import Pump
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.egress.submissions import Lease, References, TextMissing, broken_flight, flight_of
-from gateway.ledger.claims import PLANNER_SETTINGS, Wanted, claim, close_overdue
+from gateway.ledger.claims import HOT_SETTINGS, Wanted, claim, close_overdue
 from gateway.ledger.suppression import suppress_refused
 from gateway.ledger.window_closings import classes_closed, turn_back
 from gateway.policy.rules.snapshot import Dialect, Policy
@@ -36,12 +37,14 @@ from smpp.text import TextError
 _BATCH_MAX: Final = 1_000
 _LATENCY_S: Final = 0.02
 _REST_S: Final = 0.5
+_SLICE: Final = 8  # messages that are made ready at a time, about a millisecond
+_URGENT_MS: Final = 30_000  # classes that may wait no longer pass others (`gateway.egress.shelf`)
 _log = logs.get("egress.claimer")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Claims:
-    """One session as the claimer sees it; `pending` counts leased messages whose claim has not answered."""
+    """One session as the claimer sees it; `pending` counts leased messages that are not in its pump yet."""
 
     session: str
     provider: str
@@ -123,27 +126,43 @@ class Claimer:
             Wanted(item.reference.id, item.reference.slot, asked.claims.provider, asked.claims.session)
             for asked, item in by_id.values()
         ]
-        rows: list[asyncpg.Record] = []
+        pending = Counter[Claims]()
+        for asked in batch:
+            pending[asked.claims] += len(asked.leased.items)
+        try:
+            rows = await self._win(batch, by_id, wanted, now_at)
+            if rows is None:
+                return
+            self._measure(clock.now_mono() - began_mono)
+            await self._hand_out(rows, by_id, began_mono, pending)
+        finally:
+            for claims, count in pending.items():
+                claims.pending -= count
+        won = {row["id"].bytes for row in rows}
+        await self._acknowledge(batch, won)
+        await self._close_overdue(batch, won, now_at)
+
+    async def _win(
+        self,
+        batch: list[_Asked],
+        by_id: Mapping[bytes, tuple[_Asked, LeasedItem]],
+        wanted: list[Wanted],
+        now_at: int,
+    ) -> list[asyncpg.Record] | None:
+        """The rows of those that are ours now; None where the ledger did not answer and the leases are undone."""
         try:
             conn = await self._parts.line.connection()
             await self._turn_back(conn, by_id, now_at)
-            rows = await claim(conn, wanted, self._parts.owner_id, now_at, rules_of(self._parts.policy()))
+            return await claim(conn, wanted, self._parts.owner_id, now_at, rules_of(self._parts.policy()))
         except STORE_ERRORS as fault:
             self._parts.line.drop()
             _log.warning("claim_failed", error=type(fault).__name__, messages=len(wanted))
             await self._restore(batch)
-            return
-        finally:
-            # Before the winners reach their pumps: what their answers use up must count as missing at once.
-            for asked in batch:
-                asked.claims.pending -= len(asked.leased.items)
-        took_s = clock.now_mono() - began_mono
+            return None
+
+    def _measure(self, took_s: float) -> None:
         metrics.claim_seconds.observe(took_s)
         self.latency_s += (took_s * 2 - self.latency_s) / 16  # the lease before it takes about as long again
-        self._hand_out(rows, by_id, began_mono)
-        won = {row["id"].bytes for row in rows}
-        await self._acknowledge(batch, won)
-        await self._close_overdue(batch, won, now_at)
 
     async def _turn_back(
         self, conn: asyncpg.Connection[Any], by_id: Mapping[bytes, tuple[_Asked, LeasedItem]], now_at: int
@@ -159,28 +178,43 @@ class Claimer:
         for one in expired:
             metrics.expired_total.labels(one.class_name, one.cause, one.stage).inc()
 
-    def _hand_out(
-        self, rows: list[asyncpg.Record], by_id: Mapping[bytes, tuple[_Asked, LeasedItem]], claimed_mono: float
+    async def _hand_out(
+        self,
+        rows: list[asyncpg.Record],
+        by_id: Mapping[bytes, tuple[_Asked, LeasedItem]],
+        claimed_mono: float,
+        pending: Counter[Claims],
     ) -> None:
-        """The winners to their sessions, in the order in which the scheduler leased them."""
-        policy = self._parts.policy()
-        found = {row["id"].bytes: row for row in rows}
-        flights: dict[str, tuple[Pump, list[Flight]]] = {}
-        for id_, (asked, item) in by_id.items():
-            row = found.get(id_)
-            if row is None:
-                continue
-            if not self._parts.sealer.knows(row["body_key_id"]):
-                # Not held: as an unwritten claim of ours it goes back to the queue, and to a process with the key.
-                _log.error("data_key_missing", id=str(row["id"]), data_key=row["body_key_id"])
-                continue
-            self._parts.writer.hold(row["id"])
-            lease = Lease(item.reference.queued_at, item.reference.deadline_at, item.spacing_ms, claimed_mono)
-            claims = asked.claims
-            flight = self._flight(row, lease, policy, claims.provider)
-            flights.setdefault(claims.session, (claims.pump, []))[1].append(flight)
-        for pump, ready in flights.values():
-            pump.add(ready)
+        """The winners to their sessions, in the order in which the scheduler leased them; `pending` becomes empty.
+
+        A few at a time: answers that come meanwhile are not kept waiting for all of them to be made ready.
+        """
+        held, found = self._parts.writer.hold, {row["id"].bytes: row for row in rows}
+        for row in rows:
+            if self._parts.sealer.knows(row["body_key_id"]):
+                held(row["id"])
+        turn = list(by_id.items())
+        for at in range(0, len(turn), _SLICE):
+            if at:
+                await asyncio.sleep(0)
+            policy = self._parts.policy()
+            flights: dict[Claims, list[Flight]] = {}
+            for id_, (asked, item) in turn[at : at + _SLICE]:
+                ready = flights.setdefault(asked.claims, [])
+                # Before the winners reach their pumps: what their answers use up must count as missing at once.
+                asked.claims.pending -= 1
+                pending[asked.claims] -= 1
+                row = found.get(id_)
+                if row is None:
+                    continue
+                if not self._parts.sealer.knows(row["body_key_id"]):
+                    # Not held: as an unwritten claim of ours it goes back to the queue, and to a process with the key.
+                    _log.error("data_key_missing", id=str(row["id"]), data_key=row["body_key_id"])
+                    continue
+                lease = Lease(item.reference.queued_at, item.reference.deadline_at, item.spacing_ms, claimed_mono)
+                ready.append(self._flight(row, lease, policy, asked.claims.provider))
+            for claims, ready in flights.items():
+                claims.pump.add(ready)
 
     def _flight(self, row: Mapping[str, Any], lease: Lease, policy: Policy, provider: str) -> Flight:
         carrier = policy.providers.get(provider)
@@ -191,6 +225,8 @@ class Claimer:
             _log.error("message_unsendable", id=str(row["id"]), error=type(fault).__name__)
             return broken_flight(row, lease, provider, "unsendable")
         flight.route = row["route"]
+        traffic = policy.classes.get(flight.class_name)
+        flight.urgent = traffic is not None and traffic.wait_budget_ms <= _URGENT_MS
         return flight
 
     def _opened(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -249,7 +285,7 @@ class Claimer:
 
 def claim_line(url: str) -> StoreLine:
     """The connection that claims are made on."""
-    return StoreLine(url, PLANNER_SETTINGS)
+    return StoreLine(url, HOT_SETTINGS)
 
 
 async def _end_leases(calls: Iterable[Coroutine[Any, Any, bool]]) -> None:

@@ -56,6 +56,7 @@ class Flight:
     parts_total: int
     reference: int | None = None
     route: str = ""
+    urgent: bool = False  # of a class that may wait for seconds only
     accepted: set[int] = field(default_factory=set)
     carrier_ids: list[tuple[int, str]] = field(default_factory=list)
     doubts: set[int] = field(default_factory=set)

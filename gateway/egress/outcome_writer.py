@@ -37,8 +37,8 @@ from scheduler.store.scheduler import IndexUnavailable, Scheduler
 BATCH_MAX: Final = 500
 WAITING_MAX: Final = 5_000
 _PATIENCE_S: Final = 1.0
-_REPORT_EVERY_S: Final = 0.1
-_APART_S: Final = 0.025  # nobody waits for an answer to be written down; batches are cheaper
+_TELL_EVERY_S: Final = 0.1  # drain is measured over longer than that, and few receipts come before their answer
+_APART_S: Final = 0.05  # nobody waits for an answer to be written down; batches are cheaper
 _log = logs.get("egress.outcomes")
 
 
@@ -64,7 +64,8 @@ class OutcomeWriter:
         self._rounds = Rounds(parts.clock, _APART_S)
         self._waiting: deque[Closing] = deque()
         self._answered: Counter[tuple[str, str]] = Counter()
-        self._report_mono = 0.0
+        self._named: list[str] = []  # carrier ids that are stored, and whose receipts may have come before
+        self._tell_mono = 0.0
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -113,10 +114,11 @@ class OutcomeWriter:
                 self._waiting.extendleft(reversed(batch))
                 raise
             self.settled += len(batch)
-            await self._report_answered()
+            self._named += [id_ for closing in batch for _, id_ in closing.carrier_ids if id_]
+            await self._tell()
             if not self._waiting:
                 self._wake.clear()
-                if not self._answered:
+                if not (self._answered or self._named):
                     self._idle.set()
 
     def _take(self) -> list[Closing]:
@@ -153,27 +155,30 @@ class OutcomeWriter:
         self._measure(others, stored)
         if stored is not None:
             await hand_on(self._parts.scheduler, conn, stored)
-        await hurry_receipts(conn, batch, bench.now_at)
 
     async def _store_plain(self, conn: asyncpg.Connection[Any], plain: list[Closing], bench: Bench) -> None:
         try:
-            async with conn.transaction():
-                await store_accepted(conn, plain, bench)
+            await store_accepted(conn, plain, bench)
         except asyncpg.DataError:
             # One carrier id that PostgreSQL cannot hold must not keep the others waiting for ever.
             _log.error("carrier_ids_unstorable", messages=len(plain))
-            async with conn.transaction():
-                await store_accepted(conn, [replace(closing, carrier_ids=[]) for closing in plain], bench)
+            await store_accepted(conn, [replace(closing, carrier_ids=[]) for closing in plain], bench)
 
-    async def _report_answered(self) -> None:
-        """A few times a second: the drain is measured over longer intervals than that."""
+    async def _tell(self) -> None:
+        """A few times a second: receipts look for the new carrier ids, the scheduler hears what was answered."""
+        if not (self._answered or self._named):
+            return
         now_mono = self._parts.clock.now_mono()
-        if not self._answered:
+        if now_mono < self._tell_mono:
+            asyncio.get_running_loop().call_later(self._tell_mono - now_mono, self._wake.set)
             return
-        if now_mono < self._report_mono:
-            asyncio.get_running_loop().call_later(self._report_mono - now_mono, self._wake.set)
-            return
-        self._report_mono = now_mono + _REPORT_EVERY_S
+        self._tell_mono = now_mono + _TELL_EVERY_S
+        named, self._named = self._named, []
+        try:
+            if named:
+                await hurry_receipts(await self._parts.line.connection(), named, self._parts.clock.now_at())
+        except STORE_ERRORS:
+            self._parts.line.drop()  # the merger finds them by itself, a little later
         answered, self._answered = self._answered, Counter()
         try:
             for (provider, class_name), segments in answered.items():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +18,7 @@ from gateway.clock import Clock
 from gateway.domain import outcomes
 from gateway.egress.flights import Flight, Part
 from gateway.egress.pacing import Pacer
+from gateway.egress.shelf import Shelf
 from gateway.egress.submissions import validity_period
 from gateway.egress.tallies import Tally
 from gateway.ledger.outcomes import Closing
@@ -68,7 +68,7 @@ class Pump:
         self._session = session.name
         self._clock = clock
         self._orders = orders
-        self._ready: deque[Flight] = deque()
+        self._ready = Shelf()
         self._midway: list[Flight] = []  # long messages between two parts
         self._flying: dict[Flight, None] = {}  # in the order in which they began
         self._returning: list[Flight] = []  # set aside in a rest, to go back together
@@ -90,7 +90,7 @@ class Pump:
     @property
     def waiting(self) -> int:
         """Claimed parts that are not written yet."""
-        return sum(flight.left for flight in self._ready) + sum(flight.left for flight in self._midway)
+        return self._ready.parts + sum(flight.left for flight in self._midway)
 
     def unanswered_s(self, now_mono: float) -> float:
         """Age of the oldest message whose answer is awaited, in seconds; 0 where none is."""
@@ -109,7 +109,7 @@ class Pump:
             if flight.is_over:
                 self._finish(flight)
             else:
-                self._ready.append(flight)
+                self._ready.put(flight)
         if self.is_resting(self._clock.now_mono()):
             self._put_by()
         self.run()
@@ -214,7 +214,7 @@ class Pump:
                 del self._midway[place]
                 return flight
         while self._ready:
-            flight = self._ready.popleft()
+            flight = self._ready.take()
             doubtful = self._clock.doubtful and flight.class_name in DEADLINES_DOUBTFUL
             if now_mono - flight.claimed_mono <= WRITE_WITHIN_S and not doubtful:
                 return flight
@@ -247,7 +247,7 @@ class Pump:
             if flight.begun:
                 self._midway.append(flight)
             else:
-                self._ready.appendleft(flight)
+                self._ready.put_back(flight)
             self.connection = None  # it said can_send and does not: the binder finds out what it is
             return
         self._wrote(flight, now_at, now_mono)
@@ -300,10 +300,10 @@ class Pump:
 
     def _put_by(self) -> None:
         """What has not begun is set aside, to go back in its order."""
-        for flight in self._ready:
+        put_by = self._ready.take_claimed_before(float("inf"))
+        for flight in put_by:
             flight.stopped = True
-        self._returning.extend(self._ready)
-        self._ready.clear()
+        self._returning.extend(put_by)
 
     def _return(self, now_mono: float) -> None:
         """What was set aside goes back as one batch, once the answers and claims on their way are in."""
@@ -368,8 +368,7 @@ class Pump:
     def _drop_stale(self) -> None:
         self._stale_timer = None
         now_mono = self._clock.now_mono()
-        while self._ready and now_mono - self._ready[0].claimed_mono > WRITE_WITHIN_S * 0.75:
-            flight = self._ready.popleft()
+        for flight in self._ready.take_claimed_before(now_mono - WRITE_WITHIN_S * 0.75):
             flight.stopped = True
             self._finish(flight)
         self._watch_stale()

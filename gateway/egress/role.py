@@ -20,7 +20,7 @@ from gateway.egress.shares import RetryShares
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.egress.submissions import References
 from gateway.ledger import owners
-from gateway.ledger.claims import PLANNER_SETTINGS
+from gateway.ledger.claims import HOT_SETTINGS, PLANNER_SETTINGS
 from gateway.ledger.outcomes import Bench
 from gateway.ledger.session_orders import Orders, read_orders
 from gateway.policy.rules.snapshot import Policy, Session
@@ -58,9 +58,9 @@ class Egress:
         self._check_own = False
         self._wake = asyncio.Event()
         self._side = StoreLine(url, PLANNER_SETTINGS)
-        self._writer_line = StoreLine(url, PLANNER_SETTINGS)
+        self._writer_line = StoreLine(url, HOT_SETTINGS)
         self._claim_line = claim_line(url)
-        self._inbox_line = StoreLine(url)
+        self._inbox_line = StoreLine(url, HOT_SETTINGS)
         self._owner = Owner(url, rt.process_id, rt.clock, self._locks_lost)
         self._writer = OutcomeWriter(
             WriterParts(rt.scheduler, rt.clock, self._writer_line, lambda: rt.policies.current, rt.pepper)

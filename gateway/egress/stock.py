@@ -28,7 +28,8 @@ from scheduler.store.scheduler import IndexUnavailable, Scheduler
 WANT_MAX: Final = 200
 LIMITS: Final = frozenset({*KINDS, "retry"})
 _READY_MIN: Final = 4
-_SPARE_S: Final = 0.02  # fewer and larger rounds: a quarter of the role's CPU at a small window
+_SPARE_S: Final = 0.05  # how much one round brings: fewer and larger ones, for half the CPU at a small window
+_BRIDGE: Final = 1.5  # how many claims' time what is ready must last for
 _STALL_S: Final = 1.0
 _WAIT_MAX_S: Final = 1.0
 _WAIT_MIN_S: Final = 0.01  # a limit that frees one token at a time is collected, not chased
@@ -80,8 +81,7 @@ class Stock:
         """The pump used something up: wakes the loop once enough is missing to be worth a round trip."""
         if self._hungry.is_set() or not self._open.is_set():
             return
-        missing = self._missing()
-        if missing > 0 and (missing * 3 >= self._target() or self._parts.pump.stock + self.claiming == 0):
+        if self._want() > 0:
             self._hungry.set()
 
     async def run(self) -> None:
@@ -89,7 +89,7 @@ class Stock:
         while True:
             await self._open.wait()
             await self._rounds.begin()
-            want = self._missing()
+            want = self._want()
             if want <= 0:
                 self._hungry.clear()
                 # The time limit covers what no event tells of: a stalled carrier, a writer that caught up.
@@ -133,9 +133,19 @@ class Stock:
             self._limited, self._limited_mono = limited, now_mono
 
     def _target(self) -> int:
-        """Messages that should be under way or ready: the window and what leaves while a claim is under way."""
-        ahead = math.ceil(self._parts.pump.pacer.measured_per_s * (self._parts.claimer.latency_s + _SPARE_S))
-        return min(WANT_MAX, self._window + max(_READY_MIN, ahead))
+        """Messages that should be under way or ready: the window and what leaves until the next round has come."""
+        ahead = self._bridge() + math.ceil(self._parts.pump.pacer.measured_per_s * _SPARE_S)
+        return self._window + min(WANT_MAX, max(_READY_MIN, ahead))
+
+    def _want(self) -> int:
+        """How many messages to lease now: none while what is ready bridges a claim, so rounds are few and large."""
+        if self._parts.pump.stock + self.claiming > self._bridge():
+            return 0
+        return self._missing()
+
+    def _bridge(self) -> int:
+        """Messages that leave while a claim is under way."""
+        return math.ceil(self._parts.pump.pacer.measured_per_s * self._parts.claimer.latency_s * _BRIDGE)
 
     def _missing(self) -> int:
         pump, now_mono = self._parts.pump, self._parts.clock.now_mono()

@@ -32,6 +32,9 @@ PLANNER_SETTINGS = (
     "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off; "
     "SET enable_material = off; SET jit = off"
 )
+# For connections whose statements all go by primary key: one plan for any number of rows. Left to itself the planner
+# plans a batch of one or two anew each time, over every partition: 4 ms against the 0.6 ms that the statement takes.
+HOT_SETTINGS = f"{PLANNER_SETTINGS}; SET plan_cache_mode = force_generic_plan"
 
 # A tenant's pause does not count against `submit_by` (contract, "The two clocks"): while its application is paused, and
 # until what follows from the pause's end is done, only `expires_at` ends a message. Both tables are nearly always

@@ -34,20 +34,23 @@ SELECT r.provider, r.digest, r.session, r.received_at, r.carrier_id, r.raw_id, r
  ORDER BY r.provider, r.digest
 ON CONFLICT DO NOTHING
 RETURNING provider, received_at
-)
+), counted AS (
 INSERT INTO coverage_hours AS c (provider, hour_at, shard, receipts)
 SELECT provider, received_at - received_at % {HOUR_MS}, {SHARD}, count(*) FROM kept GROUP BY 1, 2 ORDER BY 1, 2
-{ADD_UP}
+{ADD_UP})
+SELECT pg_notify('{CHANNEL}', '')
 """  # noqa: S608 - constants of ours
 
-_KEEP_INBOUND = """
+_KEEP_INBOUND = f"""
+WITH kept AS (
 INSERT INTO inbound_parts (provider, session, sequence, digest, received_at, sender, recipient, raw, data_sm)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::text[], $7::text[],
                      $8::bytea[], $9::boolean[])
            AS r (provider, session, sequence, digest, received_at, sender, recipient, raw, data_sm)
  ORDER BY r.provider, r.session, r.sequence, r.digest
-ON CONFLICT DO NOTHING
-"""
+ON CONFLICT DO NOTHING)
+SELECT pg_notify('{INBOUND}', '')
+"""  # noqa: S608 - constants of ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,46 +92,43 @@ async def keep(
     receipts: Sequence[ReceivedReceipt],
     parts: Sequence[ReceivedPart],
 ) -> None:
-    """Keeps a batch in one transaction and wakes whoever works on it; repeats change nothing.
+    """Keeps a batch, a statement for each kind, and wakes whoever works on it; repeats change nothing.
 
-    PDUs as they came are sealed: receipts repeat the beginning of a text, handsets' parts are one. For the same reason
-    their digests are keyed: a code of six digits is soon found by trying.
+    Where the second statement fails the first stands: its rows are repeats when the batch comes again. PDUs as they
+    came are sealed: receipts repeat the beginning of a text, handsets' parts are one. For the same reason their digests
+    are keyed: a code of six digits is soon found by trying.
     """
-    async with conn.transaction():
-        if receipts:
-            await conn.execute(
-                _KEEP_RECEIPTS,
-                [r.provider for r in receipts],
-                [sealer.fingerprint(_told_on(r)) for r in receipts],
-                [r.session for r in receipts],
-                [r.received_at for r in receipts],
-                [r.carrier_id for r in receipts],
-                [_storable(r.raw_id) for r in receipts],
-                [_storable(r.recipient) for r in receipts],
-                [_storable(r.sender) for r in receipts],
-                [r.state for r in receipts],
-                [_storable(r.error_code) for r in receipts],
-                [r.done_at for r in receipts],
-                [r.submitted_at for r in receipts],
-                [sealer.wrap(r.raw, about_provider(r.provider)) for r in receipts],
-                [r.own_reference for r in receipts],
-            )
-        if parts:
-            await conn.execute(
-                _KEEP_INBOUND,
-                [p.provider for p in parts],
-                [p.session for p in parts],
-                [p.sequence for p in parts],
-                [sealer.fingerprint(p.raw) for p in parts],
-                [p.received_at for p in parts],
-                [_storable(p.sender) for p in parts],
-                [_storable(p.recipient) for p in parts],
-                [sealer.wrap(p.raw, about_provider(p.provider)) for p in parts],
-                [p.data_sm for p in parts],
-            )
-            await conn.execute("SELECT pg_notify($1, '')", INBOUND)
-        if receipts:
-            await conn.execute("SELECT pg_notify($1, '')", CHANNEL)
+    if receipts:
+        await conn.execute(
+            _KEEP_RECEIPTS,
+            [r.provider for r in receipts],
+            [sealer.fingerprint(_told_on(r)) for r in receipts],
+            [r.session for r in receipts],
+            [r.received_at for r in receipts],
+            [r.carrier_id for r in receipts],
+            [_storable(r.raw_id) for r in receipts],
+            [_storable(r.recipient) for r in receipts],
+            [_storable(r.sender) for r in receipts],
+            [r.state for r in receipts],
+            [_storable(r.error_code) for r in receipts],
+            [r.done_at for r in receipts],
+            [r.submitted_at for r in receipts],
+            [sealer.wrap(r.raw, about_provider(r.provider)) for r in receipts],
+            [r.own_reference for r in receipts],
+        )
+    if parts:
+        await conn.execute(
+            _KEEP_INBOUND,
+            [p.provider for p in parts],
+            [p.session for p in parts],
+            [p.sequence for p in parts],
+            [sealer.fingerprint(p.raw) for p in parts],
+            [p.received_at for p in parts],
+            [_storable(p.sender) for p in parts],
+            [_storable(p.recipient) for p in parts],
+            [sealer.wrap(p.raw, about_provider(p.provider)) for p in parts],
+            [p.data_sm for p in parts],
+        )
 
 
 def _told_on(receipt: ReceivedReceipt) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import asyncpg
 
-from gateway.ledger.claims import PLANNER_SETTINGS
+from gateway.ledger.claims import HOT_SETTINGS
 from gateway.ledger.connect import LEDGER_ERRORS, connect
 from gateway.ledger.merges import BATCH, CHANNEL, Merged, merge_batch, next_look_at, wake_waiting
 from gateway.logs import get
@@ -22,7 +22,7 @@ _JOIN_EVERY_S: Final = 5.0
 _JOIN_BACK_MS: Final = 3_600_000
 _BUSY_S: Final = 0.5
 # Receipts that come one by one share a transaction: a little patience, well below what a tenant notices.
-_GATHER_S: Final = 0.02
+_GATHER_S: Final = 0.05
 _COMMAND_S: Final = 30.0
 
 log = get(__name__)
@@ -53,7 +53,7 @@ class Merger:
             conn: asyncpg.Connection[Any] | None = None
             try:
                 conn = await connect(self._rt.settings.database_url, command_timeout=_COMMAND_S)
-                await conn.execute(PLANNER_SETTINGS)
+                await conn.execute(HOT_SETTINGS)
                 await conn.add_listener(CHANNEL, lambda *_: self._woken.set())
                 await self._serve(conn)
             except LEDGER_ERRORS as error:

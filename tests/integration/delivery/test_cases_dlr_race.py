@@ -90,7 +90,7 @@ async def answered(world: World, message: UUID, *carrier_ids: str, provider: str
         bench = Bench(world.policy, b"p" * 32, now_at, lambda: 0.5)
         async with conn.transaction():
             await (store_accepted if total == 1 else store_endings)(conn, [closing], bench)
-        await hurry_receipts(conn, [closing], now_at)
+        await hurry_receipts(conn, [one for _, one in closing.carrier_ids], now_at)
 
 
 async def sent(world: World, carrier_id: str, **values: Any) -> UUID:
