@@ -15,7 +15,8 @@ COPY --from=build /venv /venv
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/sluicegate-run sluicegate
 USER 10001
 WORKDIR /var/lib/sluicegate-run
-ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 SLUICEGATE_HOST=0.0.0.0 SLUICEGATE_ADMIN_HOST=0.0.0.0 SLUICEGATE_LOG_FORMAT=json
+# Nothing is written outside the working directory and /tmp: the root may be read-only (tmpfs for /tmp).
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 SLUICEGATE_HOST=0.0.0.0 SLUICEGATE_ADMIN_HOST=0.0.0.0 SLUICEGATE_LOG_FORMAT=json
 EXPOSE 8080 8081
 ENTRYPOINT ["sluicegate"]
 CMD ["up"]

@@ -23,7 +23,7 @@ from gateway.policy.applier import Applier
 from gateway.policy.holder import PolicyHolder
 from gateway.sealing import KeyUnreadable, Sealer, read_key
 from gateway.settings import Settings
-from gateway.telemetry import metrics
+from gateway.telemetry import begin_at_zero, metrics
 from scheduler.store.scheduler import Scheduler
 
 HEARTBEAT_S = 2.0
@@ -92,6 +92,7 @@ class Runtime:
             stack.push_async_callback(rt.scheduler.aclose)
             with suppress(Exception):  # Redis may come later; the clock is doubtful until it answers
                 await rt.clock.measure(client)
+            begin_at_zero()
             await rt._register()
             stack.push_async_callback(rt._unregister)
             await rt._load_keys()
@@ -185,8 +186,10 @@ class Runtime:
                     self.process_id, self.clock.now_at(), self.report,
                 )  # fmt: skip
             except LEDGER_ERRORS as error:
+                metrics.ledger_answers.labels(self.role).set(0)
                 _log.warning("heartbeat_failed", error=type(error).__name__)
                 continue
+            metrics.ledger_answers.labels(self.role).set(1)
             if done == "UPDATE 0" and not self.stopping.is_set():
                 raise DeclaredDead
 

@@ -5,10 +5,15 @@ No label ever holds a number, a key or text.
 
 from __future__ import annotations
 
+import math
+from itertools import product
+from typing import Final
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
 REGISTRY = CollectorRegistry(auto_describe=True)
 _PREFIX = "sluicegate_"
+_CLASSES: Final = ("otp", "transactional", "marketing", "non_priority")
 _FAST_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _WAIT_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 600.0, 3600.0, 14400.0, 43200.0)
 _DELAY_S = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0, 259200.0)
@@ -21,7 +26,10 @@ def _counter(name: str, text: str, *labels: str) -> Counter:
 
 
 def _gauge(name: str, text: str, *labels: str) -> Gauge:
-    return Gauge(_PREFIX + name, text, labels, registry=REGISTRY)
+    gauge = Gauge(_PREFIX + name, text, labels, registry=REGISTRY)
+    if not labels:
+        gauge.set(math.nan)  # a process that never looks at it does not know, and must not say 0
+    return gauge
 
 
 def _histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
@@ -68,6 +76,12 @@ class Metrics:
             "application_queue_depth", "Waiting messages of the 20 largest applications.", "tenant", "application"
         )
         self.limit_wait_seconds = _histogram("limit_wait_seconds", "How long a limit held work back.", _WAIT_S, "scope")
+        self.class_wait_budget_seconds = _gauge(
+            "class_wait_budget_seconds", "Longest wait before the first submit, by the policy.", "class"
+        )
+        self.class_door_limit_seconds = _gauge(
+            "class_door_limit_seconds", "Predicted wait or age from which the door refuses, by the policy.", "class"
+        )
         self.index_drift = _gauge("index_drift", "Ledger count minus index count of a line at the last check.", "line")
 
     def _egress(self) -> None:
@@ -83,6 +97,10 @@ class Metrics:
         )
         self.session_state = _gauge("session_state", "1 for the state that a session is in.", "session", "state")
         self.session_window_used = _gauge("session_window_used", "Unanswered requests of a session.", "session")
+        self.session_window_max = _gauge("session_window_max", "Most unanswered requests, by the policy.", "session")
+        self.session_configured = _gauge(
+            "session_configured", "1 for every session of the policy.", "session", "provider"
+        )
         self.session_rate_per_s = _gauge("session_rate_per_s", "Rate that a session is allowed now.", "session")
         self.reconnects_total = _counter("reconnects_total", "Connections begun again after a loss.", "session")
         self.binds_refused_total = _counter(
@@ -97,6 +115,9 @@ class Metrics:
             "possible_duplicates_total", "Messages submitted again after a doubt."
         )
         self.retry_share_ratio = _gauge("retry_share_ratio", "Retries per first attempt, last minute.", "provider")
+        self.retry_share_max_ratio = _gauge(
+            "retry_share_max_ratio", "Retries per first attempt that the policy lets through."
+        )
         self.expired_total = _counter(
             "expired_total", "Messages that our own deadlines ended.", "class", "cause", "stage"
         )
@@ -130,6 +151,12 @@ class Metrics:
         self.messages_oldest_seconds = _gauge(
             "messages_oldest_seconds", "Age of the oldest message in a status that is not final.", "status"
         )
+        self.messages_overdue_seconds = _gauge(
+            "messages_overdue_seconds",
+            "How long ago the most overdue message of a status should have been looked at.",
+            "status",
+        )
+        self.ledger_answers = _gauge("ledger_answers", "1 while the heartbeat of a process reaches PostgreSQL.", "role")
         self.clock_offset_seconds = _gauge("clock_offset_seconds", "Queue's clock minus the local wall clock.", "role")
         self.clock_doubtful = _gauge("clock_doubtful", "1 while deadlines cannot be judged.", "role")
         self.sweep_lag_seconds = _gauge("sweep_lag_seconds", "How late the oldest due row of a sweep is.", "sweep")
@@ -142,4 +169,14 @@ class Metrics:
 
 
 metrics = Metrics()
+
+
+def begin_at_zero() -> None:
+    """Shows the counters whose labels are known beforehand: an increase from nothing is no increase to Prometheus."""
+    for labels in product(_CLASSES, ("wait_budget", "ttl", "send_window"), ("queued", "retry", "scheduled")):
+        metrics.expired_total.labels(*labels)
+    for result in ("applied", "unchanged", "invalid", "refused"):
+        metrics.policy_reloads_total.labels(result)
+
+
 ProcessCollector(registry=REGISTRY)

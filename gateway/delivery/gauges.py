@@ -10,6 +10,7 @@ from gateway.domain import states
 from gateway.domain.coverage import HOUR_MS, OLD_MS, YOUNG_MS
 from gateway.ledger import callback_lines, coverage, depths
 from gateway.loops import repeat
+from gateway.policy.rules.snapshot import Policy
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
 from scheduler.core.asks import IndexReport, LineReport
@@ -31,10 +32,16 @@ class Gauges:
         """Work until the role stops."""
         stopping = self._rt.stopping
         async with asyncio.TaskGroup() as group:
+            group.create_task(repeat("policy_gauges", stopping, self.promises))
             group.create_task(repeat("queue_gauges", stopping, self.queues))
             group.create_task(repeat("line_gauges", stopping, self.lines))
             group.create_task(repeat("age_gauges", stopping, self.ages))
             group.create_task(repeat("coverage_gauge", stopping, self.coverage))
+
+    async def promises(self) -> float:
+        """What the policy in use promises: dashboards and alerts compare with it."""
+        show_promises(self._rt.policies.current)
+        return QUEUES_S
 
     async def queues(self) -> float:
         """Depth and age of what waits in the index."""
@@ -59,7 +66,9 @@ class Gauges:
         async with self._rt.pool.acquire() as conn:
             oldest = await depths.oldest_by_status(conn)
         for status in sorted(states.OPEN):
-            metrics.messages_oldest_seconds.labels(status).set(self._age_s(oldest.get(status)))
+            found = oldest.get(status)
+            metrics.messages_oldest_seconds.labels(status).set(self._age_s(None if found is None else found.oldest_at))
+            metrics.messages_overdue_seconds.labels(status).set(self._age_s(None if found is None else found.due_at))
         return paced_s(AGES_S, self._rt.clock.now_mono() - began_mono)
 
     async def coverage(self) -> float:
@@ -83,6 +92,19 @@ class Gauges:
 def paced_s(least_s: float, took_s: float) -> float:
     """Seconds until the next look at something whose cost grows with what waits: looking takes 2 % of the time."""
     return max(least_s, 50 * took_s)
+
+
+def show_promises(policy: Policy) -> None:
+    """Put budgets and sessions of a policy into the gauges; what it no longer has disappears."""
+    for name, rules in policy.classes.items():
+        metrics.class_wait_budget_seconds.labels(name).set(rules.wait_budget_ms / 1000)
+        metrics.class_door_limit_seconds.labels(name).set(rules.wait_budget_ms * rules.door_share / 1000)
+    metrics.retry_share_max_ratio.set(policy.retries.share)
+    metrics.session_configured.clear()
+    for provider in policy.providers.values():
+        metrics.unconfirmed_total.labels(provider.name)  # from 0 on: what is buried here counts too
+        for session in provider.sessions:
+            metrics.session_configured.labels(session, provider.name).set(1)
 
 
 def show_queues(report: IndexReport) -> None:

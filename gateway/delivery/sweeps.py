@@ -12,6 +12,7 @@ from typing import Any, Final
 import asyncpg
 
 from gateway.delivery.outbox import hand_over, sweep_outbox
+from gateway.ending_counts import count_endings
 from gateway.ledger import coverage, expiries, owners, sweeps
 from gateway.ledger.outcomes import Bench
 from gateway.ledger.sweeps import Swept
@@ -99,6 +100,7 @@ class Sweeper:
         lag_ms = 0 if since_at is None else max(0, bench.now_at - since_at)
         metrics.sweep_lag_seconds.labels("dead_owners").set(lag_ms / 1000)
         for stored in burial.stored:
+            count_endings(stored)
             await hand_over(rt, stored.outbox_id, stored.entries)
         if burial.owners:
             log.warning("dead_owners_closed", owners=burial.owners)
@@ -110,8 +112,7 @@ class Sweeper:
         now_at = rt.clock.now_at()
         async with rt.pool.acquire() as conn:
             if not rt.clock.doubtful:
-                ahead = await sweeps.keep_partitions(conn, now_at, DAYS_AHEAD)
-                metrics.partitions_ahead_days.set(ahead)
+                await self._keep_partitions(conn, now_at)
             await self._end_silent(conn, now_at)
             receipts = rt.policies.current.receipts
             inbox_since_at = now_at - receipts.inbox_retention_ms
@@ -125,6 +126,13 @@ class Sweeper:
             more = [await self._forget(conn, name, forget) for name, forget in steps.items()]
             await sweeps.forget_processes(conn, now_at - _KEEP_PROCESSES_MS)
         return 1.0 if any(more) else _HOUSE_S
+
+    @staticmethod
+    async def _keep_partitions(conn: asyncpg.Connection[Any], now_at: int) -> None:
+        """Told before they are made too: where that fails, days for it to be seen must be left."""
+        metrics.partitions_ahead_days.set(await sweeps.partitions_ahead(conn, now_at))
+        await sweeps.keep_partitions(conn, now_at, DAYS_AHEAD)
+        metrics.partitions_ahead_days.set(await sweeps.partitions_ahead(conn, now_at))
 
     async def _forget(self, conn: asyncpg.Connection[Any], name: str, forget: Forget) -> bool:
         """One bounded delete, by one process at a time; returns whether more is over. Lag: how long it is behind."""

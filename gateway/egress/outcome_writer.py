@@ -18,9 +18,9 @@ import asyncpg
 
 from gateway import logs
 from gateway.clock import Clock
-from gateway.domain import outcomes
 from gateway.egress.rounds import Rounds
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
+from gateway.ending_counts import count_endings
 from gateway.ledger.outcomes import (
     Bench,
     Closing,
@@ -31,7 +31,6 @@ from gateway.ledger.outcomes import (
     store_endings,
 )
 from gateway.policy.rules.snapshot import Policy
-from gateway.telemetry import metrics
 from scheduler.store.scheduler import IndexUnavailable, Scheduler
 
 BATCH_MAX: Final = 500
@@ -152,8 +151,8 @@ class OutcomeWriter:
         for closing in batch:
             if not closing.late:
                 self.held.discard(closing.id)
-        self._measure(others, stored)
         if stored is not None:
+            count_endings(stored)
             await hand_on(self._parts.scheduler, conn, stored)
 
     async def _store_plain(self, conn: asyncpg.Connection[Any], plain: list[Closing], bench: Bench) -> None:
@@ -185,16 +184,6 @@ class OutcomeWriter:
                 await self._parts.scheduler.answered(provider, segments, class_name)
         except IndexUnavailable:
             pass  # a measurement: the next one counts
-
-    def _measure(self, closings: list[Closing], stored: Stored | None) -> None:
-        for closing in closings:
-            if closing.outcome == outcomes.UNCONFIRMED and not closing.late:
-                metrics.unconfirmed_total.labels(closing.provider).inc()
-        for row, change in () if stored is None else stored.changes:
-            if change.outcome == outcomes.UNCONFIRMED and change.requeue is not None:
-                metrics.possible_duplicates_total.inc()
-            if change.expiry is not None:
-                metrics.expired_total.labels(row["class"], change.expiry["cause"], change.expiry["stage"]).inc()
 
 
 async def hand_on(scheduler: Scheduler, conn: asyncpg.Connection[Any], stored: Stored) -> None:

@@ -15,10 +15,11 @@ from gateway.egress.inbox_writer import InboxWriter
 from gateway.egress.outcome_writer import OutcomeWriter, WriterParts, hand_on
 from gateway.egress.owner import Owner
 from gateway.egress.roster import plan
-from gateway.egress.session_line import LineParts, SessionLine
+from gateway.egress.session_line import LineParts, SessionLine, forget_metrics
 from gateway.egress.shares import RetryShares
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.egress.submissions import References
+from gateway.ending_counts import count_endings
 from gateway.ledger import owners
 from gateway.ledger.claims import HOT_SETTINGS, PLANNER_SETTINGS
 from gateway.ledger.outcomes import Bench
@@ -82,6 +83,7 @@ class Egress:
         self._health = HealthReporter(rt.scheduler, rt.clock.now_mono)
         self._shares = RetryShares(rt.clock.now_mono)
         self._orders = Orders()
+        self._shown: frozenset[str] = frozenset()
 
     async def run(self) -> None:
         """The whole life of the role."""
@@ -291,6 +293,7 @@ class Egress:
             conn = await self._side.connection()
             burial = await owners.close_dead(conn, self._bench(), self._rt.process_id)
             for stored in burial.stored:
+                count_endings(stored)
                 await hand_on(self._rt.scheduler, conn, stored)
         except STORE_ERRORS as fault:
             self._side.drop()
@@ -327,6 +330,9 @@ class Egress:
     def _report(self) -> None:
         sessions: dict[str, Any] = {name: line.report() for name, line in self._lines.items()}
         self._rt.report["sessions"] = sessions
+        for name in self._shown - sessions.keys() - self._leaving.keys():
+            forget_metrics(name)  # others show it now, or nobody has it any more
+        self._shown = frozenset(sessions) | frozenset(self._leaving)
         self._rt.report["holds"] = sorted(self._owner.held)
         self._shares.look()
         bound = any(line.state == "bound" for line in self._lines.values())

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from prometheus_client import Gauge
+
 from gateway import logs
 from gateway.clock import Clock
 from gateway.egress.accounts import Accounts
@@ -107,6 +109,8 @@ class SessionLine:
     def start(self, spawn: Callable[[Any, str], asyncio.Task[Any]]) -> None:
         """Starts binding and leasing."""
         name = self.session.name
+        metrics.unconfirmed_total.labels(self.session.provider)
+        metrics.reconnects_total.labels(name)
         self._parts.health.join(self._member)
         self._tasks = [spawn(self._binder.run(), f"bind {name}"), spawn(self._stock.run(), f"stock {name}")]
 
@@ -181,6 +185,7 @@ class SessionLine:
         """What `status` shows of this session."""
         used = 0 if self.link is None else self.link.unanswered
         metrics.session_window_used.labels(self.session.name).set(used)
+        metrics.session_window_max.labels(self.session.name).set(self.session.window)
         rate_per_s = self._pacer.rate_per_s(self._parts.clock.now_mono())
         if rate_per_s is None and self.session.limits is not None:
             rate_per_s = self.session.limits.rate_per_s
@@ -364,3 +369,16 @@ class SessionLine:
         self.state = state
         for each in STATES:
             metrics.session_state.labels(self.session.name, each).set(1 if each == state else 0)
+
+
+def forget_metrics(name: str) -> None:
+    """Takes a session off the page of this process."""
+    for state in STATES:
+        _remove(metrics.session_state, name, state)
+    for gauge in (metrics.session_window_used, metrics.session_window_max, metrics.session_rate_per_s):
+        _remove(gauge, name)
+
+
+def _remove(gauge: Gauge, *labels: str) -> None:
+    with suppress(KeyError):  # never shown
+        gauge.remove(*labels)

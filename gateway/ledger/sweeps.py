@@ -173,12 +173,20 @@ async def forget_callbacks(conn: asyncpg.Connection[Any], before_at: int) -> int
     return _count(await conn.execute(_FORGET_CALLBACKS, before_at, DELETE_BATCH))
 
 
-async def keep_partitions(conn: asyncpg.Connection[Any], now_at: int, days_ahead: int) -> int:
-    """Make the partitions of the coming days; returns for how many days from today they exist."""
-    today = datetime.fromtimestamp(now_at / 1000, UTC).date()
-    await conn.execute("SELECT ensure_partitions($1, $2)", today, days_ahead)
+async def keep_partitions(conn: asyncpg.Connection[Any], now_at: int, days_ahead: int) -> None:
+    """Make the partitions of the coming days."""
+    await conn.execute("SELECT ensure_partitions($1, $2)", _day(now_at), days_ahead)
+
+
+async def partitions_ahead(conn: asyncpg.Connection[Any], now_at: int) -> int:
+    """For how many days from today partitions exist; -1 for none."""
+    today = _day(now_at)
     last: date | None = await conn.fetchval(_PARTITION_DAYS, "messages")
     return -1 if last is None else (last - today) // timedelta(days=1)
+
+
+def _day(now_at: int) -> date:
+    return datetime.fromtimestamp(now_at / 1000, UTC).date()
 
 
 async def silent_processes(conn: asyncpg.Connection[Any], before_at: int) -> dict[int, int]:

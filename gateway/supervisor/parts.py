@@ -41,6 +41,7 @@ class Part:
     def launch(self) -> None:
         """Starts the child and watches it."""
         self.child = self.start()
+        metrics.role_restarts_total.labels(self.name)
         self.watch()
 
     def watch(self) -> None:

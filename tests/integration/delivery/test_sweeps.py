@@ -196,7 +196,8 @@ async def test_silent_processes_end_after_two_looks(world: World) -> None:
 
 async def test_partitions_are_made_ahead(world: World) -> None:
     async with world.pool.acquire() as conn:
-        ahead = await sweeps.keep_partitions(conn, world.clock.now_at() + 3 * 86_400_000, 7)
-        assert ahead == 7
+        later_at = world.clock.now_at() + 3 * 86_400_000
+        await sweeps.keep_partitions(conn, later_at, 7)
+        assert await sweeps.partitions_ahead(conn, later_at) == 7
     later = uuid7(world.clock.now_at() + 9 * 86_400_000, os.urandom(10))
     assert await world.status(await world.message(id=later)) == "queued"

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.operators.metrics_page import label, merge, own_page
-from gateway.telemetry import REGISTRY, metrics
+from gateway.telemetry import REGISTRY, begin_at_zero, metrics
 
 # Contract section 4: name and labels.
 PROMISED = [
@@ -54,7 +54,20 @@ PROMISED = [
     "sweep_lag_seconds{sweep}",
     "partitions_ahead_days",
     "index_drift{line}",
+    # Beyond the contract, in its style.
+    "class_wait_budget_seconds{class}",
+    "class_door_limit_seconds{class}",
+    "session_configured{session,provider}",
+    "session_window_max{session}",
+    "retry_share_max_ratio",
+    "messages_overdue_seconds{status}",
+    "ledger_answers{role}",
 ]
+# The rest are gauges.
+HISTOGRAMS = {
+    "admission_seconds", "queue_wait_seconds", "submit_response_seconds", "limit_wait_seconds", "claim_seconds",
+    "receipt_delay_seconds",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("promise", PROMISED)
@@ -63,6 +76,36 @@ def test_every_promised_metric_exists(promise: str) -> None:
     found = getattr(metrics, name)
     assert set(found._labelnames) == {label for label in labels.rstrip("}").split(",") if label}
     assert found._documentation
+    kind = "histogram" if name in HISTOGRAMS else "counter" if name.endswith("_total") else "gauge"
+    assert found._type == kind
+
+
+def test_no_other_metric_is_a_histogram_or_lacks_help() -> None:
+    for collector in list(REGISTRY._collector_to_names):
+        kind = getattr(collector, "_type", "gauge")
+        assert kind != "histogram" or collector._name.removeprefix("sluicegate_") in HISTOGRAMS  # type: ignore[attr-defined]
+        assert getattr(collector, "_documentation", "told")
+
+
+def test_labels_are_of_bounded_kinds() -> None:
+    """Names of the policy, words of ours and of the protocol: never a number, a key or a text."""
+    bounded = {
+        "class", "verdict", "reason", "provider", "quantile", "route", "tenant", "destination", "application",
+        "session", "state", "status", "outcome", "attempt", "scope", "cause", "stage", "result", "role", "sweep", "line", "part",
+    }  # fmt: skip
+    for collector in list(REGISTRY._collector_to_names):
+        assert set(getattr(collector, "_labelnames", ())) <= bounded
+
+
+def test_what_a_process_does_not_know_is_not_nought() -> None:
+    assert "sluicegate_due_count_seconds NaN" in own_page()
+
+
+def test_counters_of_alerts_begin_at_nought() -> None:
+    begin_at_zero()
+    page = own_page()
+    assert 'sluicegate_expired_total{cause="wait_budget",class="otp",stage="queued"} 0.0' in page
+    assert 'sluicegate_policy_reloads_total{result="invalid"} 0.0' in page
 
 
 def test_names_on_the_page_have_the_prefix() -> None:
