@@ -91,7 +91,8 @@ def test_labels_are_of_bounded_kinds() -> None:
     """Names of the policy, words of ours and of the protocol: never a number, a key or a text."""
     bounded = {
         "class", "verdict", "reason", "provider", "quantile", "route", "tenant", "destination", "application",
-        "session", "state", "status", "outcome", "attempt", "scope", "cause", "stage", "result", "role", "sweep", "line", "part",
+        "session", "state", "status", "outcome", "attempt", "scope", "cause", "stage", "result", "role", "sweep",
+        "line", "part",
     }  # fmt: skip
     for collector in list(REGISTRY._collector_to_names):
         assert set(getattr(collector, "_labelnames", ())) <= bounded
