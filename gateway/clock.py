@@ -35,6 +35,7 @@ class Clock:
         self._jump_at = 0.0
         self._agreed = 0
         self._jumping = False
+        self.answered = False  # the last time it was asked
 
     def now_at(self) -> int:
         """The queue's time, UTC milliseconds."""
@@ -97,9 +98,9 @@ class Clock:
         while True:
             try:
                 await self.measure(source)
-            except Exception as error:
-                if isinstance(error, asyncio.CancelledError):
-                    raise
+                self.answered = True
+            except Exception:
+                self.answered = False
             if tell is not None:
                 tell(self)
             await asyncio.sleep(_PERIOD_S)

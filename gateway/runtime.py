@@ -27,6 +27,7 @@ from gateway.telemetry import begin_at_zero, metrics
 from scheduler.store.scheduler import Scheduler
 
 HEARTBEAT_S = 2.0
+_BEAT_S = 10.0  # a beat that takes longer has failed: the ledger does not answer
 _POOL_MAX = 10
 _POOL_CLOSE_S = 1.0
 _START_PATIENCE_S = 60.0
@@ -183,7 +184,7 @@ class Runtime:
             try:
                 done = await self.pool.execute(
                     "UPDATE processes SET heartbeat_at = $2, report = $3 WHERE id = $1 AND ended_at IS NULL",
-                    self.process_id, self.clock.now_at(), self.report,
+                    self.process_id, self.clock.now_at(), self.report, timeout=_BEAT_S,
                 )  # fmt: skip
             except LEDGER_ERRORS as error:
                 metrics.ledger_answers.labels(self.role).set(0)
@@ -210,6 +211,7 @@ class Runtime:
     def _tell_clock(self, clock: Clock) -> None:
         metrics.clock_offset_seconds.labels(self.role).set(clock.offset_ms / 1000)
         metrics.clock_doubtful.labels(self.role).set(int(clock.doubtful))
+        metrics.index_answers.labels(self.role).set(int(clock.answered))
 
     async def _cancel_tasks(self) -> None:
         tasks = list(self._tasks)

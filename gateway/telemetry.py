@@ -157,6 +157,7 @@ class Metrics:
             "status",
         )
         self.ledger_answers = _gauge("ledger_answers", "1 while the heartbeat of a process reaches PostgreSQL.", "role")
+        self.index_answers = _gauge("index_answers", "1 while Valkey tells a process its time.", "role")
         self.clock_offset_seconds = _gauge("clock_offset_seconds", "Queue's clock minus the local wall clock.", "role")
         self.clock_doubtful = _gauge("clock_doubtful", "1 while deadlines cannot be judged.", "role")
         self.sweep_lag_seconds = _gauge("sweep_lag_seconds", "How late the oldest due row of a sweep is.", "sweep")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-START_S = 60.0
+START_S = 120.0
 ROOT = Path(__file__).resolve().parents[2]
 
 

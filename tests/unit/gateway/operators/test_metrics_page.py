@@ -62,6 +62,7 @@ PROMISED = [
     "retry_share_max_ratio",
     "messages_overdue_seconds{status}",
     "ledger_answers{role}",
+    "index_answers{role}",
 ]
 # The rest are gauges.
 HISTOGRAMS = {
