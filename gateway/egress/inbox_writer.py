@@ -32,6 +32,7 @@ BATCH_MAX: Final = 500
 WAITING_MAX: Final = 5_000
 WAITING_OCTETS_MAX: Final = 8 * 1024 * 1024  # a PDU may have 64 KiB: their number alone bounds no memory
 PATIENCE_S: Final = 5.0
+_SLICE: Final = 8  # PDUs that are read at a time, about a millisecond
 _HEADER_OCTETS: Final = 16
 _MESSAGE_ID: Final = re.compile(rb"[0-9A-Fa-f]{32}")
 _log = logs.get("egress.inbox")
@@ -39,12 +40,19 @@ _log = logs.get("egress.inbox")
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One deliver_sm or data_sm that waits to be kept and answered."""
+    """One deliver_sm or data_sm that waits to be read, kept and answered; `session` is (provider, name)."""
 
     link: Connection
+    session: tuple[str, str]
     pdu: DeliverSm | DataSm
-    kept: ReceivedReceipt | ReceivedPart
+    dialect: Dialect
+    came_at: int
     came_mono: float
+
+    @property
+    def octets(self) -> int:
+        """About how much memory it takes."""
+        return len(getattr(self.pdu, "short_message", b"")) + sum(len(value) for _, value in self.pdu.tlvs)
 
 
 class InboxWriter:
@@ -66,9 +74,10 @@ class InboxWriter:
         if len(self._waiting) >= WAITING_MAX or self._octets >= WAITING_OCTETS_MAX:
             link.answer(pdu, RX_T_APPN)
             return
-        kept = read_delivery(session, pdu, dialect, self._clock.now_at())
-        self._octets += len(kept.raw)
-        self._waiting.append(Delivery(link, pdu, kept, self._clock.now_mono()))
+        # Read when it is its turn: behind it in the same octets may be answers that make room in the window.
+        one = Delivery(link, session, pdu, dialect, self._clock.now_at(), self._clock.now_mono())
+        self._octets += one.octets
+        self._waiting.append(one)
         self._idle.clear()
         self._wake.set()
 
@@ -95,12 +104,27 @@ class InboxWriter:
                 self._idle.set()
 
     async def _keep(self, batch: list[Delivery]) -> None:
-        receipts = [one.kept for one in batch if isinstance(one.kept, ReceivedReceipt)]
-        parts = [one.kept for one in batch if isinstance(one.kept, ReceivedPart)]
+        receipts: list[ReceivedReceipt] = []
+        parts: list[ReceivedPart] = []
+        unread: set[int] = set()
+        for place, one in enumerate(batch):
+            if place % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+            try:
+                kept = read_delivery(one.session, one.pdu, one.dialect, one.came_at)
+            except Exception as fault:
+                # Nothing that a carrier writes should do this; if it does, the others are kept all the same.
+                _log.error("delivery_not_read", session=one.session[1], error=type(fault).__name__)
+                unread.add(place)
+                continue
+            if isinstance(kept, ReceivedReceipt):
+                receipts.append(kept)
+            else:
+                parts.append(kept)
         await keep(await self._line.connection(), self._sealer, receipts, parts)
-        for one in batch:
-            self._octets -= len(one.kept.raw)
-            one.link.answer(one.pdu, ROK)
+        for place, one in enumerate(batch):
+            self._octets -= one.octets
+            one.link.answer(one.pdu, RX_T_APPN if place in unread else ROK)
         for receipt in receipts:
             metrics.receipts_total.labels(receipt.provider, receipt.state or "unreadable").inc()
 
@@ -109,7 +133,7 @@ class InboxWriter:
         now_mono = self._clock.now_mono()
         while self._waiting and now_mono - self._waiting[0].came_mono > PATIENCE_S:
             one = self._waiting.popleft()
-            self._octets -= len(one.kept.raw)
+            self._octets -= one.octets
             one.link.answer(one.pdu, RX_T_APPN)
 
 

@@ -25,7 +25,7 @@ from gateway.ledger.outcomes import Closing
 from gateway.policy.rules.snapshot import Dialect, Session
 from gateway.telemetry import metrics
 from smpp.link.connection import Connection
-from smpp.protocol.errors import NotPermitted, PduInvalid, WindowFull
+from smpp.protocol.errors import ROK, NotPermitted, PduInvalid, WindowFull
 from smpp.protocol.pdu import Pdu
 from smpp.protocol.status import NAMES, Consequence, consequence
 from smpp.receipts import normal_id
@@ -69,6 +69,7 @@ class Pump:
         self._clock = clock
         self._orders = orders
         self._ready = Shelf()
+        self._taken: list[tuple[Part, Pdu, float]] = []  # accepted, and when; not booked yet
         self._midway: list[Flight] = []  # long messages between two parts
         self._flying: dict[Flight, None] = {}  # in the order in which they began
         self._returning: list[Flight] = []  # set aside in a rest, to go back together
@@ -124,6 +125,10 @@ class Pump:
             if flight is None:
                 break
             self._write(flight, now_mono)
+        if self._taken:
+            if self.connection is not None:
+                self.connection.push()
+            self._book_taken()
         self._arm(now_mono)
         self._orders.hungry()
 
@@ -141,8 +146,25 @@ class Pump:
             self._end_if_over(flight)
 
     def answered(self, part: Part, response: Pdu, late: bool) -> None:
-        """One answer of the carrier: what it says decides the part, the pace and perhaps the link."""
+        """One answer of the carrier. An acceptance is booked in `run`, once what it made room for is on its way."""
         now_mono = self._clock.now_mono()
+        if response.command_status == ROK and not late:
+            self._taken.append((part, response, now_mono))
+            return
+        self._book_taken()
+        self._book(part, response, now_mono, late=late)
+        self._tell_health()
+
+    def _book_taken(self) -> None:
+        if not self._taken:
+            return
+        taken, self._taken = self._taken, []
+        for part, response, came_mono in taken:
+            self._book(part, response, came_mono, late=False)
+        self._tell_health()
+
+    def _book(self, part: Part, response: Pdu, now_mono: float, *, late: bool) -> None:
+        """What an answer says decides the part, the pace and perhaps the link."""
         flight, status = part.flight, response.command_status
         said = consequence(status, self.dialect.status_overrides)
         round_trip_s = now_mono - part.written_mono
@@ -159,7 +181,6 @@ class Pump:
             self.tally.accepted()
         else:
             self._react(flight, said, status, now_mono)
-        self._tell_health()
         if flight.ended:
             self._orders.close(flight.late(part.number, status, said, carrier_id, self._clock.now_at()))
             return
@@ -171,6 +192,7 @@ class Pump:
 
     def timed_out(self, part: Part) -> None:
         """No answer in time: that part is in doubt, the link stays."""
+        self._book_taken()
         part.flight.doubt(part.number)
         self.tally.silent()
         self._tell_health()
@@ -178,6 +200,7 @@ class Pump:
 
     def lost(self, tokens: list[tuple[object, bool]]) -> None:
         """The link ended: written parts are in doubt, unwritten ones provably are not."""
+        self._book_taken()
         self.connection = None
         touched: list[Flight] = []
         for token, written in tokens:

@@ -142,6 +142,10 @@ class Connection(asyncio.Protocol):
         self._schedule_flush()
         return sequence
 
+    def push(self) -> None:
+        """What is queued leaves now, not at the end of this turn: for those who have more to do in it."""
+        self._flush()
+
     def answer(self, request: Pdu, command_status: int = ROK) -> None:
         """Answers a request of the peer with a status and empty fields. After the link's end it does nothing."""
         self._session.answer(request, command_status)
