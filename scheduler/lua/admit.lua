@@ -10,13 +10,20 @@ if state == 'lost' then return { '!lost' } end
 if not tuning_raw then return { '!untuned' } end
 
 -- The waiting line of (scope, tenant): places `given` so far, and `passed`, those that have had their time, at the rate of
--- the present, so it shortens as fast as things go now. A place is kept per idempotency key, in a hash per PLACES of
+-- the present, so it shortens as fast as things go now. The class, its carrier and that one's session are one line, since
+-- which of them is named changes from one ask to the next; a number's limit has a line for each number. A place is kept per idempotency key, in a hash per PLACES of
 -- them; the line is read and written once per call. Who comes at its time is judged by the wait alone; who has no place,
 -- or comes early, stands behind those in line: else newcomers would take every gap, and the others come in vain.
 local PLACES = 20000
 local tails = {}
-local function tail_of(scope, tenant, rate)
-  local key = P .. 'tail:' .. scope .. '|' .. tenant
+local function tail_of(scope, f, number, rate)
+  local kind = string.match(scope, '^%l+')
+  if kind == 'class' or kind == 'provider' or kind == 'session' then
+    scope = f.line
+  elseif kind == 'number' then
+    scope = scope .. '|' .. number
+  end
+  local key = P .. 'tail:' .. scope .. '|' .. f.tenant
   local q = tails[key]
   if not q then
     q = { key = key, given = 0, passed = 0, places = {}, rate = max(rate, 0.001) }
@@ -96,6 +103,22 @@ local function defer(f, at, segments)
   pending(f.key).deferred = true
 end
 
+-- Near the limit those in line come first, in the line of every scope that is near it and not only of the one that binds
+-- at the moment: else newcomers pass whenever that changes.
+local function stand_behind(f, ask, place, v)
+  local function stand(scope, rate, wait)
+    if not v.ok or wait * 2 <= ask.limit then return end
+    local line_wait = line_before(tail_of(scope, f, ask.number, rate), place)
+    if wait + line_wait > ask.limit then
+      v.ok, v.wait, v.lined, v.scope, v.mu = false, wait + line_wait, line_wait, scope, rate
+    end
+  end
+  local o, most = prospect(f, ask.segments, ask.budget), v.wait
+  stand(v.scope, v.mu, most)
+  if most * 2 <= ask.limit then return end
+  for i = 1, #o.names do stand(o.names[i], o.rates[i], o.slope[i] * v.ahead + o.base[i]) end
+end
+
 -- The best candidate: the first that is fine, else the one that is open and shortest. nil where none may be taken.
 local function best_of(at, candidates, ask, place)
   local best, best_at, flow
@@ -106,10 +129,7 @@ local function best_of(at, candidates, ask, place)
       if not best then best, best_at, flow = { wait = 0, age = 0, scope = 'class:' .. f.class, storage = true }, i, f end
     elseif f then
       local v = judge(f, ask)
-      if v.ok and v.wait * 2 > ask.limit then -- near the limit those in line come first
-        local line_wait = line_before(tail_of(v.scope, f.tenant, v.mu), place)
-        if v.wait + line_wait > ask.limit then v.ok, v.wait, v.lined = false, v.wait + line_wait, line_wait end
-      end
+      stand_behind(f, ask, place, v)
       if not best or best.storage or v.ok or (best.hard and not v.hard) or (not v.hard and v.wait < best.wait) then
         best, best_at, flow = v, i, f
       end
@@ -162,7 +182,7 @@ while at <= #ARGV do
       if not_before > 0 then
         if not probe then defer(flow, not_before, ask.segments) end
       else
-        retry = max(1, ceil(place_in_line(tail_of(scope, flow.tenant, best.mu), place, base, probe) / 1000))
+        retry = max(1, ceil(place_in_line(tail_of(scope, flow, ask.number, best.mu), place, base, probe) / 1000))
       end
     end
   end

@@ -272,7 +272,7 @@ local function judge(f, ask)
       v.wait, at = worst(o, ahead)
     end
   end
-  v.scope, v.mu = o.names[at], o.rates[at]
+  v.ahead, v.scope, v.mu = ahead, o.names[at], o.rates[at]
   if not ask.ahead then
     local class = tuning.classes[f.ci]
     local most, whole = WHOLE_SHARE * class.door * class.budget, (L.seg + L.pend * o.each) * 1000 / o.mu
@@ -301,9 +301,9 @@ local function judge(f, ask)
   if L.busy_at > 0 and now - max(L.pass_at, L.busy_at) > v.age then -- eligible work waits here and nothing of it passes
     v.age, v.age_scope = now - max(L.pass_at, L.busy_at), 'class:' .. f.class
   end
-  if silent > 0 then
-    if silent >= v.age then v.age, v.age_scope = silent, 'provider:' .. f.provider end
-    v.silent = silent > min(ask.limit, SILENT_SHARE * ask.limit)
+  if silent > 0 then -- whatever waits here waits for the carrier, also what waited a little before it fell silent
+    v.age, v.age_scope = max(v.age, silent), 'provider:' .. f.provider
+    v.silent = silent > SILENT_SHARE * ask.limit
   end
   if silent > 0 or v.paused then v.mu = o.known * v.share end -- how fast a line at the door shortens
   v.ok = not v.hard and not v.silent and v.wait <= ask.limit and v.age <= ask.limit

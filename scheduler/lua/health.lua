@@ -51,8 +51,8 @@ local function judged(scope)
   if scope.probe > 0 then
     local probed = scope.probe > scope.since + rules.after + 1 -- at least one message was let through
     if good > 0 and errors == 0 and probed then
-      scope.probe, scope.open_at = 0, now
-      if scope.wait_at > 0 then scope.wait_at = now end
+      scope.probe = 0
+      reopened(scope, now)
       ramped(scope, rules.start, rules.every, usual_rate(scope, h[2]))
       wake(name)
     elseif errors > 0 and probed then

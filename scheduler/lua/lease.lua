@@ -251,7 +251,11 @@ local function visit(C, f, tag, asked)
     left, left_segments = left - served, left_segments - v.segments
     groups[#groups + 1] = pack('>I2I2d', #f.key, served, slowest[f]) .. f.key .. table.concat(v.refs)
     C.L.leased, C.L.pass_at = C.L.leased + served, now
+    local before = tag
     tag = tag + price_of(C, f, v)
+    -- More than a quantum goes only to a flow that is alone. Virtual time went on meanwhile: else whoever comes next
+    -- would be served all of that visit over before this flow has another turn.
+    if served > C.quantum then C.L.V = max(C.L.V, tag - (tag - before) * C.quantum / served) end
   end
   if v.tight then return v.segments, set_aside(C, f, tag, v.tight, ready_at(v.tight, v.need, f.key), v.need) end
   C.tag[f.key] = tag

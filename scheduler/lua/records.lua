@@ -148,12 +148,21 @@ local function effective(s)
   end
   return T / h
 end
+-- A pause or a fault is over: what it held is not held by the limit, and where there is none nothing is counted on.
+local function reopened(s, at)
+  s.open_at = at
+  if s.T <= 0 and s.base <= 0 then
+    s.wait_at, s.c = 0, {}
+  elseif s.wait_at > 0 then
+    s.wait_at = at
+  end
+end
 -- Debt is counted in segments: under another interval the same fill has another tat (invariant I19).
 local function settle(s)
   if s.pause > 0 and s.pause <= now then
     s.tat = max(s.tat, s.pause - started + s.burst * s.Te) -- empty after a pause: no burst was saved up
-    if s.wait_at > 0 then s.wait_at = s.pause end
     s.open_at, s.pause, s.dirty = s.pause, 0, true
+    reopened(s, s.open_at)
   end
   local Te = effective(s)
   if Te ~= s.Te then

@@ -2,6 +2,7 @@
 -- leased, ages of heads, drain), tenants' queues, scopes, health of providers (session '') and sessions, and per class
 -- how long the flow whose turn it is was not served; samples at most SAMPLE flows a line.
 local SAMPLE = 200
+local WALK = 10000           -- flows of a line looked at for what a pause without a limit holds
 local verb = ARGV[2]
 if state == 'lost' then return { '!lost' } end
 local names = call('SMEMBERS', P .. 'lines')
@@ -78,6 +79,29 @@ for i = 1, #names do
     end
   until cursor == '0' or pages >= 40
 end
+-- What a paused scope without a limit holds is in no tally (it waited before it was paused): the flows are looked at.
+local behind
+local function behind_pause(name, ci)
+  if not behind then
+    behind = {}
+    local function add(key)
+      local f = parse(key)
+      local L, count = line(f.line), call('LLEN', P .. 'q:' .. key)
+      for _, scope_name in ipairs(f.names) do
+        local of = behind[scope_name] or {}
+        behind[scope_name] = of
+        of[f.ci] = (of[f.ci] or 0) + count * (L.n > 0 and L.seg / L.n or 1)
+      end
+    end
+    for i = 1, #names do
+      for _, key in ipairs(call('ZRANGE', P .. 'act:' .. names[i], 0, WALK - 1)) do add(key) end
+    end
+    for carrier in pairs(carriers) do
+      for _, member in ipairs(call('ZRANGE', P .. 'park:' .. carrier, 0, WALK - 1)) do add(sub(member, 9)) end
+    end
+  end
+  return floor((behind[name] and behind[name][ci] or 0) + 0.5)
+end
 local cursor, pages = '0', 0
 repeat
   local page = call('HSCAN', P .. 's', cursor, 'COUNT', 500)
@@ -86,7 +110,7 @@ repeat
     local s = read_scope(page[2][j], page[2][j + 1])
     local waiting, by_class = 0, {}
     for ci, c in ipairs(tuning.classes) do
-      local B = tallied(s, ci, 1)
+      local B = (s.pause > now and s.Te <= 0) and behind_pause(s.name, ci) or tallied(s, ci, 1)
       waiting = waiting + B
       if B > 0 then by_class[#by_class + 1] = { c.name, B } end
     end

@@ -9,8 +9,8 @@ if verb == 'pause' then -- scope, until ('' = until resumed)
 elseif verb == 'resume' then -- scope
   local s = scope_named(ARGV[3])
   if s.pause > 0 then
-    s.pause, s.open_at = 0, now
-    if s.wait_at > 0 then s.wait_at = now end -- what the pause held is not held by the limit
+    s.pause = 0
+    reopened(s, now)
     emptied(s) -- what a pause saved up must not leave at once
   end
 elseif verb == 'unpark' then -- provider: up to CHUNK parked flows are looked at again; returns how many there were
@@ -45,8 +45,7 @@ elseif verb == 'register' or verb == 'up' or verb == 'down' or verb == 'forget' 
     ramped(scope_named('session:' .. session), tonumber(ARGV[5]) or 1, tonumber(ARGV[6]) or 5000, rate)
     if others == 0 and p.down_at > 0 then -- the whole provider was away: no burst was saved up
       local s = scope_named('provider:' .. ARGV[3])
-      s.open_at = now
-      if s.wait_at > 0 then s.wait_at = now end
+      reopened(s, now)
       emptied(s)
     end
     p.down_at, p.owed_at, p.ans_at = 0, 0, now

@@ -9,7 +9,7 @@ from math import ceil, floor
 from scheduler.core.asks import Ask, Verdict
 from scheduler.core.names import scope_pair
 from scheduler.core.unavailable import IndexUnavailable
-from scheduler.plain.estimate import Judgment, Question, due_of, judge, promised
+from scheduler.plain.estimate import Judgment, Question, due_of, judge, promised, prospect
 from scheduler.plain.state import PROMISE_MS, DoorLine, FlowQueue
 from scheduler.plain.turn import Turn, tally
 
@@ -99,8 +99,17 @@ def admit(turn: Turn, asks: Sequence[Ask]) -> list[Verdict]:
     return verdicts
 
 
-def _line(turn: Turn, scope: str, tenant: str, rate: float) -> Waiting:
-    line: Waiting = turn.once(("line", scope, tenant), lambda: Waiting(turn, (scope, tenant), rate))
+def _line(turn: Turn, scope: str, flow: FlowQueue, number: bytes, rate: float) -> Waiting:
+    """The class, its carrier and that one's session are one line: which is named changes from one ask to the next.
+
+    A number's limit has a line for each number.
+    """
+    kind = scope.partition(":")[0]
+    if kind in ("class", "provider", "session"):
+        scope = "|".join(flow.line)
+    elif kind == "number":
+        scope = f"{scope}|{number.hex()}"
+    line: Waiting = turn.once(("line", scope, flow.tenant), lambda: Waiting(turn, (scope, flow.tenant), rate))
     return line
 
 
@@ -124,7 +133,7 @@ def _verdict(turn: Turn, ask: Ask) -> Verdict:
         if not ask.probe:
             _defer(turn, flow, not_before, ask.segments)
         return Verdict(False, at, wait_ms, age_ms, scope, refusal.cause, 1, not_before)
-    line = _line(turn, refusal.scope, flow.tenant, best.rate)
+    line = _line(turn, refusal.scope, flow, ask.number, best.rate)
     retry_ms = line.place_ms(ask.place, refusal.base_ms, probe=ask.probe)
     return Verdict(False, at, wait_ms, age_ms, scope, refusal.cause, max(1, ceil(retry_ms / 1000)))
 
@@ -141,15 +150,32 @@ def _best(turn: Turn, ask: Ask) -> tuple[int, FlowQueue, Judgment] | None:
             best = best or (at, flow, Judgment(0.0, f"class:{flow.class_name}", 0.0, unloaded=True))
             continue
         one = judge(turn, flow, question)
-        if one.fine and one.wait_ms * 2 > ask.door_limit_ms:  # near the limit those in line come first
-            lined_ms = _line(turn, one.scope, flow.tenant, one.rate).before_ms(ask.place)
-            if one.wait_ms + lined_ms > ask.door_limit_ms:
-                one.fine, one.wait_ms, one.lined_ms = False, one.wait_ms + lined_ms, lined_ms
+        _stand_behind(turn, flow, ask, one)
         if best is None or _better(one, best[2]):
             best = at, flow, one
         if one.fine:
             break
     return best
+
+
+def _stand_behind(turn: Turn, flow: FlowQueue, ask: Ask, one: Judgment) -> None:
+    """Near the limit those in line come first.
+
+    In the line of every scope that is near it and not only of the one that binds at the moment: else newcomers pass
+    whenever that changes.
+    """
+    limit_ms = ask.door_limit_ms
+    if not one.fine or one.wait_ms * 2 <= limit_ms:
+        return
+    bounds, ahead = prospect(turn, flow, ask.segments, ask.budget_ms).bounds, one.ahead
+    waits = [(bound.scope, bound.rate, bound.slope * ahead + bound.base) for bound in bounds]
+    for scope, rate, wait_ms in [(one.scope, one.rate, one.wait_ms), *waits]:
+        if wait_ms * 2 > limit_ms:
+            lined_ms = _line(turn, scope, flow, ask.number, rate).before_ms(ask.place)
+            if wait_ms + lined_ms > limit_ms:
+                one.fine, one.wait_ms, one.lined_ms = False, wait_ms + lined_ms, lined_ms
+                one.scope, one.rate = scope, rate
+                return
 
 
 def _better(one: Judgment, best: Judgment) -> bool:

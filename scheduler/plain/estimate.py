@@ -89,6 +89,7 @@ class Judgment:
     fine: bool = False
     unloaded: bool = False  # its class is not served yet
     lined_ms: float = 0.0  # of the wait, what the line at the door takes
+    ahead: float = 0.0  # messages before it in its flow
 
 
 def promised(turn: Turn, flow: FlowQueue) -> int:
@@ -200,8 +201,8 @@ def judge(turn: Turn, flow: FlowQueue, asked: Question) -> Judgment:
             judged.scope = judged.paused
     _ages(turn, flow, found, judged)
     if silent > 0:
-        if silent >= judged.age_ms:
-            judged.age_ms, judged.age_scope = silent, f"provider:{flow.provider}"
+        # Whatever waits here waits for the carrier, also what waited a little before it fell silent.
+        judged.age_ms, judged.age_scope = max(judged.age_ms, silent), f"provider:{flow.provider}"
         judged.silent = silent > _SILENT_SHARE * asked.limit_ms
     if silent > 0 or judged.paused is not None:
         judged.rate = found.known * found.share
@@ -221,7 +222,7 @@ def _by_limits(turn: Turn, flow: FlowQueue, found: Prospect, asked: Question) ->
             ahead += messages
             wait, at = found.worst(ahead)
     bound = found.bounds[at]
-    return at, Judgment(wait, bound.scope, bound.rate)
+    return at, Judgment(wait, bound.scope, bound.rate, ahead=ahead)
 
 
 def _whole_line(turn: Turn, flow: FlowQueue, found: Prospect, asked: Question, judged: Judgment) -> None:

@@ -179,7 +179,12 @@ class Leasing:
             self.groups.append((flow, slowest_ms, visit.taken))
             one.line.leased += served
             one.line.pass_at = turn.now
+            before = tag
             tag += self._price(one, flow, visit)
+            # More than a quantum goes only to a flow that is alone. Virtual time went on meanwhile: else whoever comes
+            # next would be served all of that visit over before this flow has another turn.
+            if served > one.quantum:
+                one.line.tag = max(one.line.tag, tag - (tag - before) * one.quantum / served)
         if visit.tight is not None:
             ready_at = self._ready_at(visit.tight, visit.need, flow.key)
             return visit.segments, self._set_aside(one, flow, tag, visit.tight, ready_at, visit.need)

@@ -11,6 +11,7 @@ from scheduler.plain.state import Line, Provider, Scope
 from scheduler.plain.turn import Turn
 
 _SAMPLE = 200  # flows of a line whose heads are looked at
+_WALK = 10_000  # flows of a line looked at for what a pause without a limit holds
 _TENANTS = 20
 
 
@@ -100,8 +101,11 @@ def _scopes(turn: Turn) -> dict[tuple[str, str], ScopeReport]:
     for name in turn.index.scopes:
         scope = turn.scope(name)
         assert scope is not None
-        by_class = {one: int(scope.waiting[one]) for one in turn.index.classes if scope.waiting.get(one, 0) > 0}
         paused = scope.closed_until > turn.now
+        waiting = scope.waiting
+        if paused and scope.pace_ms <= 0:
+            waiting = turn.once("behind pauses", lambda: _behind_pauses(turn)).get(name, {})
+        by_class = {one: int(waiting[one]) for one in turn.index.classes if waiting.get(one, 0) > 0}
         if by_class or paused:
             found[scope_pair(name)] = ScopeReport(
                 waiting=sum(by_class.values()),
@@ -112,3 +116,22 @@ def _scopes(turn: Turn) -> dict[tuple[str, str], ScopeReport]:
                 paused_ms=floor(turn.now - scope.closed_since) if paused else 0,
             )
     return found
+
+
+def _behind_pauses(turn: Turn) -> dict[str, dict[str, float]]:
+    """What waits by scope and class; a paused scope without a limit has it in no tally, since it waited before."""
+    found: dict[str, dict[str, float]] = {}
+    index = turn.index
+    keys = [octets for line in index.lines.values() if line.known for octets, _ in line.active.first(_WALK)]
+    for name in {line.name[0] for line in index.lines.values() if line.known}:
+        keys += [octets for (_, octets), _ in turn.provider(name).parked.first(_WALK)]
+    for octets in keys:
+        flow = turn.flow(octets.decode())
+        line = turn.line(flow.line)
+        each = line.segments / line.queued if line.queued > 0 else 1.0
+        for scope in flow.needs:
+            by_class = found.setdefault(scope, {})
+            by_class[flow.class_name] = by_class.get(flow.class_name, 0.0) + len(flow.references) * each
+    return {
+        scope: {name: floor(waiting + 0.5) for name, waiting in by_class.items()} for scope, by_class in found.items()
+    }

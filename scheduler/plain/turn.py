@@ -120,9 +120,8 @@ class Turn:
             ended = scope.closed_until
             spent = ended - self.started_at + scope.burst * scope.pace_ms
             scope.paid_until = max(scope.paid_until, spent)
-            if scope.holding_since > 0:
-                scope.holding_since = ended
-            scope.opened_at, scope.closed_until = ended, 0
+            scope.closed_until = 0
+            self.reopened(scope, ended)
             self.change(scope)
         pace = self.pace(scope)
         if pace != scope.pace_ms:
@@ -137,11 +136,15 @@ class Turn:
             scope.paid_until = max(scope.paid_until, self.clock + scope.burst * scope.pace_ms)
         self.change(scope)
 
-    def reopened(self, scope: Scope) -> None:
-        """A pause or a fault is over: what it held is not held by the limit."""
-        scope.opened_at = self.now
-        if scope.holding_since > 0:
-            scope.holding_since = self.now
+    def reopened(self, scope: Scope, at: float | None = None) -> None:
+        """A pause or a fault is over: what it held is not held by the limit, and without one nothing is counted on."""
+        scope.opened_at = self.now if at is None else at
+        if scope.interval_ms <= 0 and scope.measured_ms <= 0:
+            scope.holding_since = 0
+            for counts in (scope.waiting, scope.flows, scope.promised):
+                counts.clear()
+        elif scope.holding_since > 0:
+            scope.holding_since = scope.opened_at
 
     def tokens(self, scope: Scope) -> float:
         """Segments that a limited scope lets through now."""
