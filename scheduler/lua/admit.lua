@@ -11,9 +11,10 @@ if not tuning_raw then return { '!untuned' } end
 
 -- The waiting line of (scope, tenant): places `given` so far, and `passed`, those that have had their time, at the rate of
 -- the present, so it shortens as fast as things go now. The class, its carrier and that one's session are one line, since
--- which of them is named changes from one ask to the next; a number's limit has a line for each number. A place is kept per idempotency key, in a hash per PLACES of
--- them; the line is read and written once per call. Who comes at its time is judged by the wait alone; who has no place,
--- or comes early, stands behind those in line: else newcomers would take every gap, and the others come in vain.
+-- which of them is named changes from one ask to the next; a number's limit has a line for each number. A place is kept per
+-- idempotency key, in a hash per PLACES of them; the line is read and written once per call. Who comes at its time is
+-- judged by the wait alone; who has no place, or comes early, stands behind those in line: else newcomers would take every
+-- gap, and the others come in vain.
 local PLACES = 20000
 local tails = {}
 local function tail_of(scope, f, number, rate)

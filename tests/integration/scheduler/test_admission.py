@@ -208,6 +208,22 @@ async def test_near_the_limit_those_in_line_come_first(index: Redis) -> None:
     assert (await verdict(world, way, place=places[0])).accepted  # its time has come
 
 
+async def test_those_in_line_come_first_whichever_scope_is_named(index: Redis) -> None:
+    """Refused for the tenant's limit; then another tenant makes the class the tighter one: newcomers do not pass."""
+    world = await World.create(index, {"tenant:a": (1, 1), "provider:p": (1.5, 1)})
+    way = flow("p", "otp", "a")
+    await world.fill(way, 6, ttl_ms=60_000)
+    places = [bytes([n] * 8) for n in range(1, 6)]
+    told = await world.scheduler.admit([ask(way, place=place) for place in places])
+    assert {one.scope for one in told} == {("tenant", "a")}
+    for _ in range(3):
+        world.clock.at += 1_000
+        await world.send(LeaseAsk("p", "s1", 50))
+    await world.fill(flow("p", "otp", "b"), 4, ttl_ms=60_000)
+    fresh = await verdict(world, way, place=b"newcomer")
+    assert (fresh.accepted, fresh.cause) == (False, "wait"), fresh
+
+
 async def test_the_limit_of_the_only_session_is_named(index: Redis) -> None:
     world = await World.create(index, {"session:s1": (0.05, 1)})
     await world.scheduler.session_up("p", "s1")

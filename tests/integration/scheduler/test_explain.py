@@ -140,6 +140,28 @@ async def test_blockers_by_class_largest_first(index: Redis) -> None:
     assert ("provider", "p") in {one.scope for one in found if one.class_name == "otp"}
 
 
+async def test_a_pause_without_a_limit_holds_what_waited_before_it(index: Redis) -> None:
+    world = await made(index)
+    way = flow("p", "otp", "a", "route:r")
+    await world.fill(way, 12)
+    await world.fill(flow("p", "marketing", "b", "route:r"), 7)
+    await world.fill(flow("p", "otp", "c", "route:other"), 3)
+    await world.scheduler.pause("route:r")
+    await world.fill(way, 3)
+    await world.send(ASK)
+    world.clock.at += 2_000
+    told = {one.class_name: one for one in await world.scheduler.blockers()}
+    assert (told["otp"].scope, told["otp"].waiting, told["otp"].since_ms) == (("route", "r"), 15, 2_000)
+    assert (told["marketing"].scope, told["marketing"].waiting) == (("route", "r"), 7)
+    await world.scheduler.resume("route:r")
+    assert {one.scope[0] for one in await world.scheduler.blockers()} == {"fairness"}
+    for _ in range(4):
+        await world.send(ASK)
+    assert await world.scheduler.blockers() == [] and not (await world.scheduler.report()).scopes
+    await world.scheduler.pause("route:r")
+    assert [held.waiting for held in (await world.scheduler.report()).scopes.values()] == [0]
+
+
 async def test_the_report_tells_links_and_starvation(index: Redis) -> None:
     world = await made(index)
     await world.scheduler.pause("session:s1")

@@ -45,6 +45,18 @@ async def test_a_tenant_gains_nothing_by_more_flows(index: Redis) -> None:
     assert abs(count["many", "transactional"] - count["one", "transactional"]) <= 4 * 4 + 4
 
 
+async def test_whoever_was_alone_has_its_turn_in_the_next_rounds(index: Redis) -> None:
+    """Alone it was served ten at a time; those who come then are not each owed ten before its next turn."""
+    world = await World.create(index, {"provider:p": (500, 50)})
+    await world.fill(flow("p", "otp", "first"), 1_200)
+    await served(world, 100)
+    for tenant in range(50):
+        await world.fill(flow("p", "otp", f"t{tenant}"), 20)
+    count = await served(world, 21)  # four rounds of 51
+    others = [count[f"t{tenant}", "otp"] for tenant in range(50)]
+    assert max(others) - 2 <= count["first", "otp"] <= min(others) + 2
+
+
 async def test_new_weights_hold_from_the_next_policy(index: Redis) -> None:
     world = await World.create(index, {"provider:p": (500, 50)})
     for tenant in "ab":
