@@ -107,7 +107,10 @@ async def test_each_message_of_a_refused_batch_has_a_place_in_the_line(gateway: 
     waits = [one["problem"]["retry_after_s"] for one in refused.json["results"]]
     assert waits[-1] - waits[0] >= 15 and int(refused.headers["retry-after"]) == max(waits)
     again = await gateway.call("POST", "/v1/messages/batch", key="line", json=batch)
-    assert int(again.headers["retry-after"]) < max(waits) + 10, "the same call stands in the line twice"
+    # The measured drain falls from call to call, since no carrier answers: only waits of one call are compared. Behind
+    # themselves they would have the places 21 to 40, the last of them not even twice the first.
+    waits = [one["problem"]["retry_after_s"] for one in again.json["results"]]
+    assert max(waits) > 2.5 * min(waits), "the same call stands in the line twice"
 
 
 async def test_many_batches_at_once_are_worked_a_chunk_at_a_time(

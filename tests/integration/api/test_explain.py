@@ -12,7 +12,7 @@ import pytest
 from gateway.api.explanations import Explanations
 from gateway.domain import ids
 from scheduler.core.asks import LeaseAsk
-from tests.integration.api.conftest import Gateway, running
+from tests.integration.api.conftest import Gateway, running, until
 
 POLICY = """
 classes:
@@ -192,7 +192,12 @@ async def test_capacity_is_storage_while_the_index_is_away(gateway: Gateway) -> 
 
 async def test_blockers_name_what_holds_most(gateway: Gateway) -> None:
     for _ in range(4):
-        await gateway.send(MESSAGE)
+        assert (await gateway.send(MESSAGE)).status == 202
+
+    async def queued() -> bool:  # an answer may be ahead of the index
+        return (await gateway.rt.scheduler.counts()).get(("carrier", "transactional")) == 4
+
+    await until(queued, 60)
     await gateway.rt.scheduler.lease(LeaseAsk("carrier", "c1", 10))
     found = await gateway.rt.scheduler.blockers()
     assert [(one.class_name, one.scope) for one in found][:1] == [("transactional", ("route", "main"))]
