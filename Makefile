@@ -49,7 +49,12 @@ check: $(STAMP) ## format, lint, types, import rules, pure tests: under a minute
 	$(PYTEST) -n $(WORKERS) tests/unit tests/house
 
 .PHONY: bench
-bench: $(STAMP) ## the full job measured: rate, latency, CPU; prints a table, writes results/bench-DATE.json
+bench: $(STAMP) ## Sluicegate, Kannel and Jasmin under the same loads: a table, results/bench-DATE.json; ARGS=--quick
+	loadtests/peers/install.sh
+	$(BIN)/python -m loadtests.peers $(ARGS)
+
+.PHONY: bench-alone
+bench-alone: $(STAMP) ## the full job of Sluicegate alone, CPU by process; installs nothing
 	$(BIN)/python -m loadtests.bench $(ARGS)
 
 .PHONY: flood

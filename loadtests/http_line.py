@@ -40,7 +40,7 @@ class HttpLine:
                     self._stream = await asyncio.open_connection(self._host, self._port)
                 reader, writer = self._stream
                 writer.write(request)
-                reply = await _read(reader)
+                reply = await read_reply(reader)
         except BaseException:
             self.close()
             raise
@@ -55,10 +55,17 @@ class HttpLine:
             self._stream = None
 
 
-async def _read(reader: asyncio.StreamReader) -> Reply:
+async def read_reply(reader: asyncio.StreamReader) -> Reply:
+    """The next answer on a connection: its length told, or in chunks."""
     first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     headers = {
         name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines) if name
     }
-    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    body = b""
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        while size := int(await reader.readline(), 16):
+            body += (await reader.readexactly(size + 2))[:-2]
+        await reader.readline()
+    else:
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
     return Reply(int(first.split(" ", 2)[1]), headers, body)

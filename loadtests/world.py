@@ -121,6 +121,12 @@ class World:
         self._strays: list[subprocess.Popen[bytes]] = []
 
     @property
+    def root_pid(self) -> int:
+        """The supervisor, from which every process of the gateway and its stores descends."""
+        assert self._up is not None
+        return self._up.pid
+
+    @property
     def data_dir(self) -> Path:
         """Where the embedded stores of this run live."""
         return self.home / "data"
@@ -221,10 +227,13 @@ class World:
         found: dict[str, Any] = json.loads(self.command("status", "--json"))
         return found
 
+    def database_url(self) -> str:
+        """Where the ledger of this run is."""
+        return str(json.loads((self.data_dir / "run.json").read_text())["database_url"])
+
     async def ledger(self) -> asyncpg.Connection:
         """A connection to the ledger of this run."""
-        run = json.loads((self.data_dir / "run.json").read_text())
-        return await asyncpg.connect(run["database_url"])
+        return await asyncpg.connect(self.database_url())
 
     def told(self, name: str) -> str:
         """The end of what a process of this run wrote (`up`, `carrier`, `stray-1`)."""
