@@ -78,7 +78,7 @@ class Bench:
             self._start_tools(processes, load, carrier_port, sink_port)
             gateway.start(load, carrier_port, f"http://127.0.0.1:{sink_port}/hooks", self._callbacks)
             return self._measure(gateway, processes, load, rate_per_s)
-        except NotStarted as fault:
+        except (NotStarted, TimeoutError) as fault:
             return Came(kind.name, load.name, why_not=str(fault))
         finally:
             with suppress(KeyError):
