@@ -35,11 +35,16 @@ class Clock:
         self._jump_at = 0.0
         self._agreed = 0
         self._jumping = False
+        self._told_at = 0
         self.answered = False  # the last time it was asked
 
     def now_at(self) -> int:
-        """The queue's time, UTC milliseconds."""
-        return int(self._anchor_at + (time.monotonic() - self._anchor_mono) * 1000.0)
+        """The queue's time, UTC milliseconds. A measurement that puts it back a little makes it stand, not go back."""
+        now_at = int(self._anchor_at + (time.monotonic() - self._anchor_mono) * 1000.0)
+        if now_at < self._told_at <= now_at + DOUBT_MS:
+            return self._told_at
+        self._told_at = now_at
+        return now_at
 
     def now_mono(self) -> float:
         """Monotonic seconds of this process."""

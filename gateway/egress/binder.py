@@ -16,7 +16,7 @@ from gateway.clock import Clock
 from gateway.egress.accounts import Accounts
 from gateway.egress.binding import ALARM_AFTER, Patience, open_bound
 from gateway.policy.holder import PolicyHolder
-from gateway.policy.rules.snapshot import Session
+from gateway.policy.rules.snapshot import Policy, Session
 from gateway.policy.secrets import SecretMissing
 from gateway.telemetry import metrics
 from smpp.link import BindRefused, Connection, LinkHandler, LinkLost
@@ -150,6 +150,7 @@ class Binder:
 
     async def _open(self) -> Connection | None:
         name, status = self._session.name, None
+        policy = self._parts.policies.current
         try:
             return await open_bound(self._session, self._holder)
         except BindRefused as refusal:
@@ -165,17 +166,18 @@ class Binder:
             _log.warning("bind_failed", session=name, error=type(fault).__name__)
         self._patience.failed(status)
         if status is not None:
-            self._refused_with(status)
+            self._refused_with(status, policy)
         return None
 
-    def _refused_with(self, status: int) -> None:
+    def _refused_with(self, status: int, tried: Policy) -> None:
         name = NAMES.get(status, f"0x{status:08x}")
         metrics.binds_refused_total.labels(self._session.name, name).inc()
         _log.error("bind_refused", session=self._session.name, status=name)
         self._holder.tell(f"bind refused: {name}")
         provider = self._parts.policies.current.providers.get(self._session.provider)
         overrides = {} if provider is None else provider.dialect.status_overrides
-        if consequence(status, overrides).stop:
+        # Refused under a policy that is no longer the one in use: what it says now has not been tried yet.
+        if consequence(status, overrides).stop and tried is self._parts.policies.current:
             self._parts.accounts.refuse(self._session)
             self.refuse(f"bind refused: {name}")
         elif self._patience.held == ALARM_AFTER:

@@ -44,7 +44,7 @@ async def test_lost_answers_are_resolved_by_the_receipts_of_what_the_carrier_has
             await merge_batch(world.conn, world.policy, world.clock.now_at())
             return await world.statuses(ids) == {"delivered"}
 
-        await until(delivered, 15)
+        await until(delivered)
         assert world.carrier.counters["submits"] == 5
         named = await world.conn.fetch("SELECT carrier_id FROM carrier_ids")
         assert len({row["carrier_id"] for row in named}) == 5
@@ -96,7 +96,7 @@ async def test_a_late_answer_keeps_a_waiting_resend_from_leaving(database_url: s
             open_slots = "SELECT count(*) FROM attempts WHERE outcome IS NULL"
             return not await world.conn.fetchval(open_slots)
 
-        await until(all_closed, 10)
+        await until(all_closed)
         outcomes = [(a["kind"], a["outcome"]) for a in await world.attempts(id_)]
         assert outcomes[0] == ("submit", "unconfirmed")
         assert len(await world.conn.fetch("SELECT * FROM carrier_ids WHERE id = $1", id_)) >= 1
@@ -111,7 +111,7 @@ async def test_a_cut_leaves_written_messages_in_doubt_and_the_session_comes_back
         async def written() -> bool:
             return world.carrier.counters["submits"] == 5
 
-        await until(written, 10)
+        await until(written)
         world.carrier.change(drop_ratio=0.0)
         world.carrier.cut()
         await world.until_status(ids, "unconfirmed")
@@ -129,7 +129,7 @@ async def test_a_drain_settles_everything_and_ends_the_process(database_url: str
             async def under_way() -> bool:
                 return world.carrier.counters["submits"] >= 50
 
-            await until(under_way, 10)
+            await until(under_way)
         assert await world.conn.fetchval("SELECT count(*) FROM attempts WHERE outcome IS NULL") == 0
         assert await world.statuses(ids) == {"sent", "queued"}
         assert world.carrier.counters["submits"] == await world.conn.fetchval("SELECT count(*) FROM carrier_ids")
@@ -139,7 +139,7 @@ async def test_a_drain_settles_everything_and_ends_the_process(database_url: str
         async def unlocked() -> bool:  # the server notices the end of a connection a moment later
             return await world.conn.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
 
-        await until(unlocked, 5)
+        await until(unlocked)
         async with world.egress("2"):
-            await world.until_status(ids, "sent", 30)
+            await world.until_status(ids, "sent")
         assert world.carrier.counters["submits"] == 300

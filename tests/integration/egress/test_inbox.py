@@ -23,7 +23,7 @@ async def test_receipts_are_kept_before_they_are_answered(database_url: str, red
         async def answered() -> bool:
             return world.carrier.counters["receipts_taken"] == 20
 
-        await until(answered, 10)
+        await until(answered)
         rows = await world.conn.fetch(
             "SELECT r.state, r.recipient, r.next_try_at, m.recipient AS number FROM receipts r "
             "JOIN carrier_ids c ON c.provider = r.provider AND c.carrier_id = r.carrier_id "
@@ -46,14 +46,14 @@ async def test_a_receipt_sent_twice_is_one_row(database_url: str, redis_url: str
         async def bound() -> bool:
             return world.carrier.bound == 1
 
-        await until(bound, 10)
+        await until(bound)
         for pdu in (receipt, replace(receipt), inbound, replace(inbound)):
             world.carrier.inject("acme", pdu)
 
         async def answered() -> bool:
             return world.carrier.counters["inbound_taken"] == 4
 
-        await until(answered, 10)
+        await until(answered)
         assert await world.conn.fetchval("SELECT count(*) FROM receipts") == 1
         assert await world.conn.fetchval("SELECT count(*) FROM inbound_parts") == 2
 
@@ -81,7 +81,7 @@ async def test_r16_what_comes_in_one_read_with_the_binds_answer_is_kept_and_answ
             async def answered() -> bool:
                 return world.carrier.counters["inbound_taken"] == len(backlog)
 
-            await until(answered, 10)
+            await until(answered)
             assert await world.conn.fetchval("SELECT count(*) FROM inbound_parts") == len(backlog)
 
 
@@ -94,7 +94,7 @@ async def test_a_policy_change_rebinds_only_what_changed(database_url: str, redi
         async def both_bound() -> bool:
             return world.carrier.bound == 2
 
-        await until(both_bound, 10)
+        await until(both_bound)
         source = PolicyText(world.carrier.port, sessions=2).yaml()
         changed = source.replace("s2: {host: '127.0.0.1'", "s2: {host: 'localhost'") + "# version 2\n"
         version = await versions.insert(world.conn, changed, "test", "", world.clock.now_at())
@@ -103,7 +103,7 @@ async def test_a_policy_change_rebinds_only_what_changed(database_url: str, redi
         async def rebound() -> bool:
             return world.carrier.counters["binds"] == 3 and world.carrier.bound == 2
 
-        await until(rebound, 15)
+        await until(rebound)
         assert rt.policies.current.version == version
         ids = await world.put([f"after {n}" for n in range(20)])
         await world.until_status(ids, "sent")

@@ -94,12 +94,12 @@ async def test_s30_a_rest_survives_a_cut_and_ends(database_url: str, redis_url: 
         async def refused() -> bool:
             return world.carrier.counters["submits"] == 1
 
-        await until(refused, 10)
+        await until(refused)
         refused_mono = time.monotonic()
         await asyncio.sleep(0.3)
         world.carrier.cut()
-        await world.until_status(ids, "sent", 10)
-        assert 1.4 <= time.monotonic() - refused_mono <= 8, "it rests over the cut, not for ever"
+        await world.until_status(ids, "sent")
+        assert 1.4 <= time.monotonic() - refused_mono <= 30, "it rests over the cut, not for ever"
         assert world.carrier.counters["submits"] == 2
 
 
@@ -108,7 +108,7 @@ async def test_s02_one_full_queue_concerns_its_number_alone(database_url: str, r
     async with open_world(database_url, redis_url, carrier, PolicyText) as world, world.egress() as rt:
         ids = await world.put([f"m{n}" for n in range(40)])
         others = [id_ for id_ in ids if id_ != ids[1]]
-        await world.until_status(others, "sent", 5)
+        await world.until_status(others, "sent")
         await asyncio.sleep(1.2)
         assert rt.report["sessions"]["s1"]["limit"] is None, "the session is not slowed"
         await _settled(world, {"sent"}, [ids[1]])
@@ -123,7 +123,7 @@ async def test_s02_three_full_queues_slow_the_session(database_url: str, redis_u
         async def slowed() -> bool:
             return rt.report.get("sessions", {}).get("s1", {}).get("limit") is not None
 
-        await until(slowed, 10)
+        await until(slowed)
         await _settled(world, {"sent"}, list(ids), 40)
 
 
@@ -136,8 +136,8 @@ async def test_a_message_that_breaks_the_framing_twice_is_refused_for_good(datab
 
     async with open_world(database_url, redis_url, carrier, text) as world, world.egress():
         ids = await world.put([f"m{n}" for n in range(4)])
-        await world.until_status([ids[1]], "rejected", 20)
-        await world.until_status([ids[0], *ids[2:]], "sent", 20)
+        await world.until_status([ids[1]], "rejected")
+        await world.until_status([ids[0], *ids[2:]], "sent")
         assert _texts(world).count("m1") == 2
         assert world.carrier.counters["binds"] >= 2
         assert [a["outcome"] for a in await world.attempts(ids[1])] == ["hold", "never"]
@@ -161,7 +161,7 @@ async def test_a_route_that_the_carrier_forbids_rests(database_url: str, redis_u
         assert world.carrier.bound == 1, "the session is not to blame"
         assert _sample("route_holds_total", route="main", status="ESME_RPROHIBITED") == before + 1
         await world.scheduler.resume("route:main")
-        await world.until_status(others, "sent", 20)
+        await world.until_status(others, "sent")
 
 
 async def test_a_refused_account_stops_all_its_sessions_and_spends_no_attempt(
@@ -179,7 +179,7 @@ async def test_a_refused_account_stops_all_its_sessions_and_spends_no_attempt(
             sessions = rt.report.get("sessions", {})
             return bool(sessions) and {one["state"] for one in sessions.values()} == {"refused"}
 
-        await until(stopped, 10)
+        await until(stopped)
         await asyncio.sleep(1)
         assert world.carrier.bound == 0
         (row,) = await world.rows(ids)
@@ -211,14 +211,20 @@ async def test_a_broken_carrier_is_left_alone_and_tried_again(database_url: str,
         async def broken() -> bool:
             return world.carrier.counters["submits"] >= 20
 
-        await until(broken, 10)
-        await asyncio.sleep(1.0)
-        seen = world.carrier.counters["submits"]
-        assert seen < 300, "the breaker did not open"
+        async def left_alone() -> bool:
+            before = world.carrier.counters["submits"]
+            await asyncio.sleep(0.4)
+            return world.carrier.counters["submits"] == before
+
+        await until(broken)
+        await until(left_alone)
+        seen, began_mono = world.carrier.counters["submits"], time.monotonic()
+        assert seen < 400, "the breaker did not open"
         await asyncio.sleep(1.5)
-        assert world.carrier.counters["submits"] - seen <= 6, "an open breaker lets a probe through now and then"
+        allowed = 2 + 3 * (time.monotonic() - began_mono)
+        assert world.carrier.counters["submits"] - seen <= allowed, "an open breaker lets a probe through now and then"
         world.carrier.change(error_ratio=0.0)
-        await _settled(world, {"sent"}, list(ids), 40)
+        await _settled(world, {"sent"}, list(ids), 80)
 
 
 async def test_q05_an_outage_makes_no_second_copy(database_url: str, redis_url: str) -> None:
@@ -228,7 +234,7 @@ async def test_q05_an_outage_makes_no_second_copy(database_url: str, redis_url: 
             await world.enqueue(ids)
             await asyncio.sleep(0.3)
         world.carrier.change(bind_status=0)
-        await world.until_status(ids, "sent", 30)
+        await world.until_status(ids, "sent")
         await asyncio.sleep(0.5)
         assert world.carrier.counters["submits"] == 300
         assert {row["attempts_spent"] for row in await world.rows(ids)} == {1}

@@ -60,7 +60,7 @@ async def test_temporary_refusal_is_retried_through_the_due_table(database_url: 
         async def is_due() -> bool:
             return bool(await world.conn.fetchval("SELECT count(*) FROM due"))
 
-        await until(is_due, 10)
+        await until(is_due)
         world.carrier.change(error_ratio=0.0)
         (row,) = await world.rows([id_])
         assert (row["status"], row["next_slot"], row["attempts_spent"]) == ("queued", 1, 1)
@@ -70,7 +70,7 @@ async def test_temporary_refusal_is_retried_through_the_due_table(database_url: 
             await world.promote()
             return await world.statuses([id_]) == {"sent"}
 
-        await until(is_sent, 10)
+        await until(is_sent)
         assert [a["outcome"] for a in await world.attempts(id_)] == ["later", "accepted"]
 
 
@@ -87,7 +87,7 @@ async def test_exhausted_attempts_fail(database_url: str, redis_url: str) -> Non
             await world.promote()
             return await world.statuses([id_]) == {"failed"}
 
-        await until(failed, 10)
+        await until(failed)
         (row,) = await world.rows([id_])
         assert row["error"] == {"code": "attempts_exhausted", "permanent": True, "carrier_status": "0x00000064"}
         assert world.carrier.counters["submits"] == 2
@@ -97,7 +97,7 @@ async def test_throttled_messages_keep_their_place_and_attempts(database_url: st
     carrier = _carrier(throttle_per_s=40.0)
     async with open_world(database_url, redis_url, carrier, PolicyText) as world, world.egress():
         ids = await world.put([f"t {n}" for n in range(60)])
-        await world.until_status(ids, "sent", 30)
+        await world.until_status(ids, "sent")
         assert world.carrier.counters["throttled"] > 0
         assert {row["attempts_spent"] for row in await world.rows(ids)} == {1}
         assert await world.conn.fetchval("SELECT count(*) FROM outbox") == 0
@@ -135,7 +135,7 @@ async def test_only_the_refused_part_is_sent_again(database_url: str, redis_url:
     """Invariant I6: a part that the carrier took never leaves twice."""
     async with open_world(database_url, redis_url, _carrier(throttle_per_s=2.0), PolicyText) as world, world.egress():
         (id_,) = await world.put(["y" * 400])
-        await world.until_status([id_], "sent", 30)
+        await world.until_status([id_], "sent")
         taken = await world.conn.fetch("SELECT part FROM carrier_ids WHERE id = $1 ORDER BY part", id_)
         assert [row["part"] for row in taken] == [1, 2, 3]
         assert world.carrier.counters["accepted"] == 3
@@ -154,7 +154,7 @@ async def test_parts_accepted_and_the_rest_refused_for_good_is_incomplete(databa
         async def begun() -> bool:
             return world.carrier.counters["accepted"] >= 1
 
-        await until(begun, 10)
+        await until(begun)
         world.carrier.change(error_ratio=1.0, error_status=0x0B)
         await world.until_status([id_], "failed")
         (row,) = await world.rows([id_])
@@ -173,9 +173,9 @@ async def test_what_waits_too_long_for_the_window_goes_back_unspent(database_url
         async def given_back() -> bool:
             return bool(await world.conn.fetchval("SELECT count(*) FROM attempts WHERE outcome = 'given_back'"))
 
-        await until(given_back, 10)
+        await until(given_back)
         world.carrier.change(answer_delay_ms=0)
-        await world.until_status(ids, "sent", 20)
+        await world.until_status(ids, "sent")
         assert {row["attempts_spent"] for row in await world.rows(ids)} == {1}
         assert world.carrier.counters["submits"] == 3
 
@@ -187,10 +187,10 @@ async def test_a_lost_ledger_keeps_outcomes_until_it_is_back(database_url: str, 
         async def written() -> bool:
             return world.carrier.counters["submits"] == 10
 
-        await until(written, 10)
+        await until(written)
         await world.conn.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
             "AND datname = current_database()"
         )
-        await world.until_status(ids, "sent", 20)
+        await world.until_status(ids, "sent")
         assert world.carrier.counters["submits"] == 10

@@ -76,8 +76,8 @@ async def test_s23_a_full_window_still_answers_the_carriers_probes(database_url:
         async def full() -> bool:
             return _sample("session_window_used", session="s1") == 1
 
-        await until(full, 10)
-        await world.until_status(ids, "sent", 20)
+        await until(full)
+        await world.until_status(ids, "sent")
         assert world.carrier.counters["binds"] == 1
 
 
@@ -94,11 +94,11 @@ async def test_restarts_under_load_leave_nothing_in_doubt(database_url: str, red
                 return world.carrier.counters["submits"] >= seen + 40
 
             async with world.egress(f"lap-{lap}"):
-                await until(flowing, 15)
+                await until(flowing)
             assert await world.conn.fetchval("SELECT count(*) FROM attempts WHERE outcome IS NULL") == 0
             assert await world.conn.fetchval("SELECT count(*) FROM attempts WHERE outcome = 'unconfirmed'") == 0
         async with world.egress("last"):
-            await world.until_status(ids, "sent", 40)
+            await world.until_status(ids, "sent")
         assert world.carrier.counters["submits"] == len(ids) == 1_000
         assert await world.conn.fetchval("SELECT count(*) FROM carrier_ids") == 1_000
 
@@ -146,7 +146,7 @@ async def test_metrics_of_a_session_move(database_url: str, redis_url: str) -> N
             await world.promote()
             return await world.statuses([*ids, *otps]) == {"sent"}
 
-        await until(done, 20)
+        await until(done)
         await asyncio.sleep(1.2)  # the gauge is told once a second
         assert _sample("retry_share_ratio", provider="carrier") > 0
         for state, value in (("bound", 1), ("refused", 0)):
@@ -173,5 +173,5 @@ async def test_silence_is_told_to_the_scheduler(database_url: str, redis_url: st
         async def old() -> bool:
             return bool(told) and max(told) > 1_500
 
-        await until(old, 10)
+        await until(old)
         assert len(told) <= 4 * (time.monotonic() - began_mono) + 2, "about twice a second"

@@ -33,7 +33,7 @@ async def _fails(world: World, rt: object) -> str:
     async def tried() -> bool:
         return bool(_error(rt))
 
-    await until(tried, 10)
+    await until(tried)
     await asyncio.sleep(0.3)
     assert world.carrier.bound == 0 and world.carrier.counters["submits"] == 0
     return _error(rt)

@@ -113,7 +113,7 @@ class World:
                 yield rt
             finally:
                 rt.stopping.set()
-                await _ended(running, 20)
+                await _ended(running, 60)
         if rt.failure is not None:
             raise rt.failure
 
@@ -159,7 +159,7 @@ class World:
     async def attempts(self, id_: UUID) -> list[Mapping[str, Any]]:
         return list(await self.conn.fetch("SELECT * FROM attempts WHERE id = $1 ORDER BY slot", id_))
 
-    async def until_status(self, ids: Sequence[UUID], wanted: str, timeout_s: float = 15.0) -> None:
+    async def until_status(self, ids: Sequence[UUID], wanted: str, timeout_s: float = 60.0) -> None:
         async def reached() -> bool:
             return await self.statuses(ids) == {wanted}
 
@@ -177,7 +177,9 @@ async def _ended(running: asyncio.Task[None], timeout_s: float) -> None:
     await running
 
 
-async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float, say: Callable[[], str] = str) -> None:
+async def until(
+    condition: Callable[[], Awaitable[bool]], timeout_s: float = 60.0, say: Callable[[], str] = str
+) -> None:
     """Waits for a condition on the stores."""
     end = time.monotonic() + timeout_s
     while not await condition():

@@ -40,6 +40,21 @@ def test_follows_the_server_by_the_monotonic_clock(mono: Mono) -> None:
     assert abs(clock.now_at() - 5_002_500) <= 2
 
 
+def test_small_corrections_never_put_it_back(mono: Mono) -> None:
+    """Invariant I33: what a process dates later is never dated earlier, however far off a slow answer was."""
+    clock = Clock()
+    learn(clock, mono, 5_000_000.0)
+    mono.now += 1
+    before = clock.now_at()
+    learn(clock, mono, 5_000_900.0)
+    assert clock.now_at() == before
+    mono.now += 0.2
+    assert before < clock.now_at() <= before + 110
+    for _ in range(5):
+        learn(clock, mono, 1_000_000.0)
+    assert clock.now_at() <= 1_000_001, "a step that is believed is taken"
+
+
 def test_the_local_wall_clock_changes_only_the_offset(mono: Mono, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     learn(clock, mono, 5_000_000.0)
