@@ -33,6 +33,7 @@ WAITING_MAX: Final = 5_000
 WAITING_OCTETS_MAX: Final = 8 * 1024 * 1024  # a PDU may have 64 KiB: their number alone bounds no memory
 PATIENCE_S: Final = 5.0
 _SLICE: Final = 8  # PDUs that are read at a time, about a millisecond
+_LONG_OCTETS: Final = 1_000  # takes about as long by itself
 _HEADER_OCTETS: Final = 16
 _MESSAGE_ID: Final = re.compile(rb"[0-9A-Fa-f]{32}")
 _log = logs.get("egress.inbox")
@@ -108,7 +109,7 @@ class InboxWriter:
         parts: list[ReceivedPart] = []
         unread: set[int] = set()
         for place, one in enumerate(batch):
-            if place % _SLICE == _SLICE - 1:
+            if place % _SLICE == _SLICE - 1 or one.octets > _LONG_OCTETS:
                 await asyncio.sleep(0)
             try:
                 kept = read_delivery(one.session, one.pdu, one.dialect, one.came_at)

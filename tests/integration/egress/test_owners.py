@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
 
+import pytest
+
 from smpp.simulator import SimulatorSettings
 from tests.integration.egress.world import PolicyText, Process, World, open_world, until
 
@@ -26,6 +28,7 @@ async def _holds(world: World) -> dict[int, list[str]]:
     return {row["id"]: row["report"].get("holds", []) for row in rows}
 
 
+@pytest.mark.timing
 async def test_two_processes_share_four_sessions_and_a_kill_moves_them(database_url: str, redis_url: str) -> None:
     async with open_world(database_url, redis_url, _carrier(answer_delay_ms=50), _four) as world:
         victim = await Process(world, "victim").start()
@@ -66,6 +69,7 @@ async def test_two_processes_share_four_sessions_and_a_kill_moves_them(database_
             await victim.kill()
 
 
+@pytest.mark.timing
 async def test_an_end_told_by_the_supervisor_moves_sessions_at_once(database_url: str, redis_url: str) -> None:
     async with open_world(database_url, redis_url, _carrier(drop_ratio=1.0), _four) as world:
         victim = await Process(world, "victim").start()
