@@ -6,10 +6,13 @@ No label ever holds a number, a key or text.
 from __future__ import annotations
 
 import math
+import re
 from itertools import product
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+
+from smpp.protocol.status import NAMES
 
 REGISTRY = CollectorRegistry(auto_describe=True)
 _PREFIX = "sluicegate_"
@@ -18,7 +21,21 @@ _FAST_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 _WAIT_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 600.0, 3600.0, 14400.0, 43200.0)
 _DELAY_S = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0, 259200.0)
 
+# A name that a tenant chose may be a number or a key all the same: a date of eight digits is neither.
+_PRIVATE = re.compile(r"\bsg_[0-9a-f]{12}_[0-9a-f]{8,}|\+\d{6,}|\d{9,}")
+_VENDOR = range(0x400, 0x500)  # SMPP 3.4, 5.1.3: statuses that carriers define
+
 disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+def name_label(name: str) -> str:
+    """A tenant's own name of something as a label: what looks like a number or a key is left out."""
+    return _PRIVATE.sub("#", name)
+
+
+def status_label(status: int) -> str:
+    """A command_status as a label. There are 2^32: names, vendors' numbers, and all the rest as one."""
+    return NAMES.get(status) or (f"0x{status:08x}" if status in _VENDOR else "reserved")
 
 
 def _counter(name: str, text: str, *labels: str) -> Counter:

@@ -75,6 +75,7 @@ class EndpointLine:
     _put_back: list[Verdict] = field(default_factory=list)
     _workers: set[asyncio.Task[None]] = field(default_factory=set)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _broke: BaseException | None = None  # what ended a worker that should never fail
     _more: bool = True
     _probed: bool = False
     _gone: int | None = None  # the policy version under which it said 410
@@ -104,6 +105,8 @@ class EndpointLine:
                 return
             looked = 0.0
             while not stopping.is_set():
+                if self._broke is not None:  # its notice would stay in hand, untried, for as long as the line lives
+                    raise self._broke
                 await self._flush()
                 now = self.means.clock.now_mono()
                 if len(self._queue) < PAGE // 4 and (self._more or now - looked > _LOOK_S):
@@ -177,6 +180,8 @@ class EndpointLine:
 
     def _leave(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
+        if not worker.cancelled() and worker.exception() is not None:
+            self._broke = worker.exception()
         self._changed.set()
 
     async def _wait(self) -> None:

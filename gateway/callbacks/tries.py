@@ -13,6 +13,7 @@ from gateway.policy.rules.snapshot import CallbackRules
 BASE_MS: Final = 1_000
 CAP_MS: Final = 3_600_000
 GONE: Final = 410
+_DATE_MAX: Final = 64  # characters; the longest form of an HTTP date has 33
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,12 @@ def retry_after_ms(value: str | None, now_at: int) -> int | None:
     """The wait that Retry-After asks for (seconds or an HTTP date, RFC 9110 section 10.2.3); None if unreadable."""
     if value is None:
         return None
-    text = value.strip()
+    text = value.strip()[:_DATE_MAX]
     if text.isascii() and text.isdigit():
         return int(text[:9]) * 1000
     try:
         moment = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, OverflowError):  # a year or zone of any number of digits is read as one
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -12,7 +12,7 @@ from gateway.ledger import callback_lines, coverage, depths
 from gateway.loops import repeat
 from gateway.policy.rules.snapshot import Policy
 from gateway.runtime import Runtime
-from gateway.telemetry import metrics
+from gateway.telemetry import metrics, name_label
 from scheduler.core.asks import IndexReport, LineReport
 
 QUEUES_S: Final = 5.0
@@ -142,7 +142,7 @@ def _show_scopes(report: IndexReport) -> None:
     metrics.application_queue_depth.clear()
     for name, waiting in _largest(by_kind.get("application", {})):
         tenant, _, application = name.partition("/")
-        metrics.application_queue_depth.labels(tenant, application).set(waiting)
+        metrics.application_queue_depth.labels(tenant, name_label(application)).inc(waiting)
 
 
 def _largest(waiting: Mapping[str, int]) -> list[tuple[str, int]]:

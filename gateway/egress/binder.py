@@ -18,7 +18,7 @@ from gateway.egress.binding import ALARM_AFTER, Patience, open_bound
 from gateway.policy.holder import PolicyHolder
 from gateway.policy.rules.snapshot import Policy, Session
 from gateway.policy.secrets import SecretMissing
-from gateway.telemetry import metrics
+from gateway.telemetry import metrics, status_label
 from smpp.link import BindRefused, Connection, LinkHandler, LinkLost
 from smpp.protocol.errors import PduInvalid
 from smpp.protocol.status import NAMES, consequence
@@ -171,7 +171,7 @@ class Binder:
 
     def _refused_with(self, status: int, tried: Policy) -> None:
         name = NAMES.get(status, f"0x{status:08x}")
-        metrics.binds_refused_total.labels(self._session.name, name).inc()
+        metrics.binds_refused_total.labels(self._session.name, status_label(status)).inc()
         _log.error("bind_refused", session=self._session.name, status=name)
         self._holder.tell(f"bind refused: {name}")
         provider = self._parts.policies.current.providers.get(self._session.provider)

@@ -23,7 +23,7 @@ from gateway.egress.submissions import validity_period
 from gateway.egress.tallies import Tally
 from gateway.ledger.outcomes import Closing
 from gateway.policy.rules.snapshot import Dialect, Session
-from gateway.telemetry import metrics
+from gateway.telemetry import metrics, status_label
 from smpp.link.connection import Connection
 from smpp.protocol.errors import ROK, NotPermitted, PduInvalid, WindowFull
 from smpp.protocol.pdu import Pdu
@@ -362,7 +362,7 @@ class Pump:
         attempt = "retry" if flight.is_retry else "first"
         metrics.submits_total.labels(self._provider, self._session, said.kind, attempt).inc()
         if status:
-            metrics.carrier_errors_total.labels(self._provider, NAMES.get(status, f"0x{status:08x}")).inc()
+            metrics.carrier_errors_total.labels(self._provider, status_label(status)).inc()
 
     def _arm(self, now_mono: float) -> None:
         """One timer for the next paced write or the next part, only while something waits for that moment."""

@@ -27,7 +27,7 @@ from gateway.ledger.session_orders import Orders, read_orders
 from gateway.policy.rules.snapshot import Policy, Session
 from gateway.policy.rules.tuning import tuning_of
 from gateway.runtime import Runtime
-from gateway.telemetry import metrics
+from gateway.telemetry import metrics, status_label
 from scheduler.store.scheduler import IndexUnavailable
 from smpp.protocol.pdu import DataSm, DeliverSm
 from smpp.protocol.status import NAMES, Consequence
@@ -236,7 +236,7 @@ class Egress:
                 if account_of(each.session) == account:
                     each.stop_trying(f"account refused: {name}")
         elif said.holds == "route" and route:
-            metrics.route_holds_total.labels(route, name).inc()
+            metrics.route_holds_total.labels(route, status_label(status)).inc()
             _log.error("route_rests", route=route, status=name, rest_ms=ROUTE_REST_MS)
             self._rt.spawn(self._rest_route(route), f"rest {route}")
 

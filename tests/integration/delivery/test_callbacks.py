@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 from standardwebhooks.webhooks import Webhook
 
+from gateway.callbacks import line, sender
 from gateway.callbacks.client import Client
 from gateway.callbacks.sender import Sender
 from gateway.ledger import give_up_list
@@ -407,3 +408,43 @@ async def test_tenants_get_what_they_chose(world: World) -> None:
 )
 def test_what_a_choice_of_events_holds(events: tuple[str, ...], event: str, final: bool, wanted: bool) -> None:
     assert wants(CallbackTarget("https://cb.example", (), events), event, final=final) is wanted
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["Fri, 31 Dec 99999999999999999999 23:59:59 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "9" * 300, "-1", "soon"],
+)
+async def test_an_absurd_retry_after_holds_up_its_own_endpoint_at_most(world: World, asked: str) -> None:
+    """The notice goes back to its line with a next try within its patience, whatever the endpoint writes."""
+    async with sink() as one:
+        one.answer = lambda n: web.Response(status=503 if n == 1 else 204, headers={"retry-after": asked})
+        world.policy = policy_of(one.url)
+        await tell(world)
+        async with sending(world):
+
+            async def put_back() -> bool:
+                return bool(await world.pool.fetchval("SELECT max(tries) FROM callbacks") == 1)
+
+            await until(put_back)
+        row = await world.pool.fetchrow("SELECT created_at, due_at, gave_up_at FROM callbacks")
+        assert row["gave_up_at"] is None and row["due_at"] <= row["created_at"] + 3 * 86_400_000
+
+
+async def test_a_fault_of_ours_in_one_try_forgets_no_notice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What should never fail and does ends the line: its notice is sent by the next one, not kept in hand for ever."""
+    monkeypatch.setattr(sender, "_BROKEN_MS", 50)
+    honest, broken = line.next_try, iter([True])
+
+    def once(*given: Any) -> Any:
+        if next(broken, False):
+            raise RuntimeError("a fault of ours")
+        return honest(*given)
+
+    monkeypatch.setattr(line, "next_try", once)
+    async with sink() as one:
+        one.answer = lambda n: web.Response(status=503 if n == 1 else 204)
+        world.policy = policy_of(one.url)
+        await tell(world)
+        async with sending(world):
+            await until(none_owed(world))
+    assert len(one.got) == 2

@@ -59,6 +59,13 @@ def test_any_2xx_is_taken_and_no_redirect(status: int, taken: bool) -> None:
         ("", None),
         (None, None),
         ("9" * 40, 999_999_999_000),
+        ("9" * 100_000, 999_999_999_000),
+        ("\u0661\u0662", None),
+        ("1.5", None),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 253402300799_000 - 1_000),
+        ("Fri, 31 Dec 99999999999999999999 23:59:59 GMT", None),
+        ("Fri, 31 Dec 9999 23:59:59 +99999999999999", None),
+        ("Fri, " * 100_000, None),
     ],
 )
 def test_retry_after_in_both_forms(value: str | None, wait_ms: int | None) -> None:
