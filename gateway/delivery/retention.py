@@ -20,6 +20,10 @@ from gateway.telemetry import metrics
 
 LOOK_S: Final = 10.0
 KEYS_S: Final = 30.0
+DROP_AGAIN_S: Final = 60.0
+# What is forgotten cannot be had back: a clock that jumped ahead of the other one by more than this must not decide it.
+CLOCKS_APART_MS: Final = 6 * 3_600_000
+APART_S: Final = 60.0
 _BUSY_S: Final = 0.05  # a pause between full batches: forgetting may take its time
 _LIVE_MS: Final = 10_000
 _OTP: Final = "otp"
@@ -35,6 +39,7 @@ class Retention:
         self._rt = rt
         self._reseal_at: tuple[date, UUID] | None = None
         self._resealed = 0
+        self._drop_again_mono = 0.0
 
     async def run(self) -> None:
         """Work until the role stops."""
@@ -50,6 +55,10 @@ class Retention:
             return LOOK_S
         policy, now_at = rt.policies.current, rt.clock.now_at()
         async with rt.pool.acquire() as conn:
+            ahead_ms = now_at - await retention.ledger_clock(conn)
+            if ahead_ms > CLOCKS_APART_MS:
+                log.error("nothing_forgotten", reason="the queue's clock is ahead of the ledger's", ahead_ms=ahead_ms)
+                return APART_S
             more = await self._forget(conn, policy, now_at)
             more |= await self._drop_days(conn, policy.privacy, now_at)
         return _BUSY_S if more else LOOK_S
@@ -77,23 +86,33 @@ class Retention:
     async def _drop_days(self, conn: asyncpg.Connection[Any], privacy: Privacy, now_at: int) -> bool:
         first_kept = retention.day_at(now_at - privacy.keep_messages_ms)
         over = await retention.days_before(conn, first_kept)
-        dropped: list[date] = []
-        for day in over:
-            async with conn.transaction():
-                if not await retention.begin(conn):
-                    return False
-                found = await retention.drop_day(conn, day)
-            if found.waits_for is None:
-                dropped.append(day)
-            else:
-                log.info("day_kept", day=str(day), waits_for=found.waits_for)
-            if found.waits_for == "lock":
-                break
-        if dropped:
-            log.info("days_dropped", days=[str(day) for day in dropped])
-        gone = min([first_kept, *(day for day in over if day not in dropped)])
+        if self._rt.clock.now_mono() >= self._drop_again_mono:
+            for day in over:
+                if not await self._let_go(conn, day):
+                    break
+        for day in await retention.leaving(conn):
+            await self._bury(conn, day)
+        gone = min([first_kept, *await retention.days_before(conn, first_kept)])
         async with conn.transaction():
             return await retention.begin(conn) and await retention.forget_events(conn, gone) == retention.BATCH
+
+    async def _let_go(self, conn: asyncpg.Connection[Any], day: date) -> bool:
+        """Whether it makes sense to go on with the next day."""
+        async with conn.transaction():
+            if not await retention.begin(conn):
+                return False
+            found = await retention.let_go(conn, day)
+        if found.waits_for is not None:
+            log.info("day_kept", day=str(day), waits_for=found.waits_for)
+        if found.waits_for == "lock":
+            # Each try may hold the road up for a moment, and who reads for long will not be done soon.
+            self._drop_again_mono = self._rt.clock.now_mono() + DROP_AGAIN_S
+        return found.waits_for != "lock"
+
+    async def _bury(self, conn: asyncpg.Connection[Any], day: date) -> None:
+        async with conn.transaction():
+            if await retention.begin(conn) and await retention.bury(conn, day):
+                log.info("day_dropped", day=str(day))
 
     async def keys(self) -> float:
         """One step of bringing texts under the current data key; earlier keys are retired when nothing needs them."""

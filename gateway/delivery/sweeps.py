@@ -12,6 +12,7 @@ from typing import Any, Final
 import asyncpg
 
 from gateway.delivery.outbox import hand_over, sweep_outbox
+from gateway.domain.ids import DAY_MS
 from gateway.ending_counts import count_endings
 from gateway.ledger import coverage, expiries, owners, sweeps
 from gateway.ledger.outcomes import Bench
@@ -32,6 +33,7 @@ _VOID_MS: Final = 3_600_000
 _DEAD_S: Final = 4.0  # every egress process looks for them too, and more often
 _OUTBOX_S: Final = 1.5
 _HOUSE_S: Final = 30.0
+_PARTITIONS_S: Final = 1.0
 SILENT_MS: Final = 60_000
 _KEEP_PROCESSES_MS: Final = 7 * 86_400_000
 _KEEP_GIVEN_UP_MS: Final = 14 * 86_400_000
@@ -50,6 +52,7 @@ class Sweeper:
         self._rt = rt
         self._silent: dict[int, int] = {}
         self._through_mono: dict[str, float] = {}
+        self._partitions: tuple[int, float] = (-1, 0.0)  # for which day they were made, and when
 
     async def run(self) -> None:
         """Work until the role stops."""
@@ -58,6 +61,7 @@ class Sweeper:
             group.create_task(repeat("deadlines", stopping, self.deadlines))
             group.create_task(repeat("outbox", stopping, self.outbox))
             group.create_task(repeat("dead_owners", stopping, self.dead_owners))
+            group.create_task(repeat("partitions", stopping, self.partitions))
             group.create_task(repeat("house", stopping, self.house))
 
     async def deadlines(self) -> float:
@@ -106,13 +110,22 @@ class Sweeper:
             log.warning("dead_owners_closed", owners=burial.owners)
         return _DEAD_S
 
+    async def partitions(self) -> float:
+        """The coming days have a place before they come, and a day that a clock jumped to within a second."""
+        rt = self._rt
+        today, now_mono = rt.clock.now_at() // DAY_MS, rt.clock.now_mono()
+        kept_for, kept_mono = self._partitions
+        if not rt.clock.doubtful and (today != kept_for or now_mono - kept_mono >= _HOUSE_S):
+            async with rt.pool.acquire() as conn:
+                await self._keep_partitions(conn, rt.clock.now_at())
+            self._partitions = (today, now_mono)
+        return _PARTITIONS_S
+
     async def house(self) -> float:
-        """Partitions ahead, and bounded deletes of what nobody can ask for any more."""
+        """Bounded deletes of what nobody can ask for any more."""
         rt = self._rt
         now_at = rt.clock.now_at()
         async with rt.pool.acquire() as conn:
-            if not rt.clock.doubtful:
-                await self._keep_partitions(conn, now_at)
             await self._end_silent(conn, now_at)
             receipts = rt.policies.current.receipts
             inbox_since_at = now_at - receipts.inbox_retention_ms

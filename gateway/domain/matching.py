@@ -32,7 +32,7 @@ _ID_DIGITS_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An accepted part that carries the id in question."""
+    """An accepted part that carries the id in question; `recipient` is '' where its owner asked to be forgotten."""
 
     day: date
     message_id: UUID
@@ -109,7 +109,7 @@ def choose(candidates: Sequence[Candidate], asked: Asked) -> Candidate | None:
         one
         for one in candidates
         if one.sent_at <= asked.received_at + _JUMP_MS
-        and (not telling or recipient is None or same_number(one.recipient, recipient))
+        and (not telling or recipient is None or not one.recipient or same_number(one.recipient, recipient))
     ]
     fitting = [one for one in fitting if refers_to(asked.reference, one.message_id)] or fitting
     fitting = [one for one in fitting if told_time_fits(asked, one)] or fitting

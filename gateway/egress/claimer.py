@@ -23,7 +23,7 @@ from gateway.egress.outcome_writer import OutcomeWriter
 from gateway.egress.pump import Pump
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.egress.submissions import Lease, References, TextMissing, broken_flight, flight_of
-from gateway.ledger.claims import HOT_SETTINGS, Wanted, claim, close_overdue
+from gateway.ledger.claims import HOT_SETTINGS, Wanted, claim, close_overdue, keep_undecided
 from gateway.ledger.suppression import suppress_refused
 from gateway.ledger.window_closings import classes_closed, turn_back
 from gateway.policy.rules.snapshot import Dialect, Policy
@@ -273,6 +273,8 @@ class Claimer:
                 policy, owner_id = self._parts.policy(), self._parts.owner_id
                 closed = [] if doubtful else await close_overdue(conn, policy, wanted, owner_id, now_at)
                 stopped = await suppress_refused(conn, policy, wanted, owner_id, now_at)
+                if len(closed) + len(stopped) < len(wanted):
+                    await keep_undecided(conn, wanted, now_at)
         except STORE_ERRORS as fault:
             self._parts.line.drop()
             _log.warning("expiry_failed", error=type(fault).__name__, messages=len(wanted))

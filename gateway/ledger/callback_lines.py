@@ -47,9 +47,11 @@ ORDER BY 1, 2
 ON CONFLICT DO NOTHING
 """
 _ENDPOINT_IDS = """
-SELECT e.id, e.tenant_id, e.url
+SELECT e.id, e.tenant_id, e.url, e.idle_at
 FROM endpoints e JOIN unnest($1::int[], $2::text[]) AS w (tenant_id, url) ON e.tenant_id = w.tenant_id AND e.url = w.url
 """
+# Whoever deletes one that is marked waits for this, or this for the deletion: then it is made anew.
+_IN_USE = "UPDATE endpoints SET idle_at = NULL WHERE id = ANY ($1::int[])"
 # What goes to an endpoint that said 410 under this policy version is on the give-up list from the start.
 _INSERT = """
 INSERT INTO callbacks (endpoint_id, tenant_id, day, message_id, seq, type, webhook_id, body, created_at, due_at,
@@ -64,7 +66,8 @@ ORDER BY w.n
 _BACKLOG = """
 SELECT count(*) AS rows, min(created_at) AS oldest_at FROM callbacks WHERE gave_up_at IS NULL
 """
-# A skip scan of callbacks_due: one look per endpoint that waits, however long its line is.
+# A skip scan of callbacks_due: one look per endpoint that waits, however long its line is. What is due comes first,
+# each tenant's next endpoint in turn; then what is due later, the soonest first.
 _HEADS = """
 WITH RECURSIVE heads AS (
     (SELECT endpoint_id, due_at FROM callbacks WHERE gave_up_at IS NULL ORDER BY endpoint_id, due_at LIMIT 1)
@@ -75,11 +78,17 @@ WITH RECURSIVE heads AS (
         WHERE c.gave_up_at IS NULL AND c.endpoint_id > heads.endpoint_id
         ORDER BY c.endpoint_id, c.due_at LIMIT 1
     ) AS following
+), placed AS (
+    SELECT e.id, e.tenant_id, e.url, h.due_at, h.due_at > $3 AS later,
+           row_number() OVER (PARTITION BY e.tenant_id, h.due_at > $3 ORDER BY h.due_at, e.id)
+               + coalesce(r.lines, 0) AS place
+    FROM heads h JOIN endpoints e ON e.id = h.endpoint_id
+    LEFT JOIN unnest($4::int[], $5::int[]) AS r (tenant_id, lines) ON r.tenant_id = e.tenant_id
+    WHERE e.id <> ALL ($1::int[])
 )
-SELECT e.id, e.tenant_id, e.url, t.name AS tenant, h.due_at
-FROM heads h JOIN endpoints e ON e.id = h.endpoint_id JOIN tenants t ON t.id = e.tenant_id
-WHERE e.id <> ALL ($1::int[])
-ORDER BY h.due_at
+SELECT p.id, p.tenant_id, p.url, t.name AS tenant, p.due_at
+FROM placed p JOIN tenants t ON t.id = p.tenant_id
+ORDER BY p.later, CASE WHEN p.later THEN 0 ELSE p.place END, p.due_at
 LIMIT $2
 """
 _PAGE = """
@@ -252,6 +261,10 @@ async def _endpoint_ids(
 ) -> dict[tuple[int, str], int]:
     tenants, urls = [tenant for tenant, _ in wanted], [url for _, url in wanted]
     found = await conn.fetch(_ENDPOINT_IDS, tenants, urls)
+    idle = sorted(row["id"] for row in found if row["idle_at"] is not None)
+    if idle:
+        await conn.execute(_IN_USE, idle)
+        found = await conn.fetch(_ENDPOINT_IDS, tenants, urls)
     if len(found) < len(wanted):
         await conn.execute(_ENDPOINTS, tenants, urls)
         found = await conn.fetch(_ENDPOINT_IDS, tenants, urls)
@@ -265,10 +278,19 @@ async def backlog(conn: asyncpg.Connection[asyncpg.Record]) -> tuple[int, int | 
 
 
 async def heads(
-    conn: asyncpg.Connection[asyncpg.Record], besides: Iterable[int], limit: int
+    conn: asyncpg.Connection[asyncpg.Record],
+    besides: Iterable[int],
+    running: Mapping[int, int],
+    *,
+    now_at: int,
+    limit: int,
 ) -> list[tuple[Endpoint, int]]:
-    """Endpoints that are owed something and are not among `besides`, with when their line is due (UTC ms)."""
-    rows = await conn.fetch(_HEADS, list(besides), limit)
+    """Endpoints that are owed something and are not among `besides`, with when their line is due (UTC ms).
+
+    Those that are due come first, by turns of their tenants: `running` tells how many lines a tenant (row id) has now.
+    """
+    tenants, lines = list(running), list(running.values())
+    rows = await conn.fetch(_HEADS, list(besides), limit, now_at, tenants, lines)
     return [(Endpoint(row["id"], row["tenant_id"], row["tenant"], row["url"]), row["due_at"]) for row in rows]
 
 

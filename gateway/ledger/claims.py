@@ -111,6 +111,20 @@ ON CONFLICT DO NOTHING
 RETURNING day, id
 """
 
+# References that were not won and whose message is undecided all the same: what stood against them when the claim
+# looked (no consent yet, a pause) was gone when the reasons were asked for. No pause has this kind, so they are
+# released at once.
+_KEEP_UNDECIDED = f"""
+INSERT INTO held (day, id, kind, tenant_id, name, held_at)
+SELECT m.day, m.id, 'claim', 0, '', $4
+  FROM unnest($1::date[], $2::uuid[], $3::smallint[]) AS r (day, id, slot)
+ CROSS JOIN LATERAL (SELECT * FROM messages n WHERE n.day = r.day AND n.id = r.id OFFSET 0) AS m
+ WHERE m.next_slot = r.slot AND m.status = 'queued' AND {DEADLINE} > $4
+   AND NOT EXISTS (SELECT FROM attempts a WHERE a.day = m.day AND a.id = m.id AND a.slot = m.next_slot)
+   AND NOT EXISTS (SELECT FROM due d WHERE d.day = m.day AND d.id = m.id)
+ON CONFLICT DO NOTHING
+"""  # noqa: S608 - constant text only
+
 LAST_PARTS = """
 SELECT DISTINCT ON (a.day, a.id) a.id, a.parts
   FROM unnest($1::date[], $2::uuid[]) AS r (day, id) JOIN attempts a ON a.day = r.day AND a.id = r.id
@@ -157,6 +171,16 @@ async def claim(
         CLAIM, days, ids, slots, providers, sessions, owner_id, now_at, consent.stop_listed, consent.opt_in
     )
     return rows
+
+
+async def keep_undecided(conn: asyncpg.Connection[Any], wanted: Iterable[Wanted], now_at: int) -> int:
+    """Sees to it that no reference of a batch just vanishes, in the caller's transaction; returns how many would have.
+
+    To be called for those that were not won, after what closes them (`close_overdue`, `suppress_refused`).
+    """
+    days, ids, slots, _, _ = columns_of(wanted)
+    done = await conn.execute(_KEEP_UNDECIDED, days, ids, slots, now_at)
+    return int(done.rpartition(" ")[2])
 
 
 async def close_overdue(

@@ -1,7 +1,8 @@
 """Everything that the ledger holds about one number: shown to its owner, and removed when they ask (GDPR 15 and 17).
 
-There is no index by recipient: both are rare and may read whole partitions. Messages that are still open keep their
-number until they end, then the retention sweep removes it. Stop lists stay: they are why nobody writes again.
+There is no index by recipient: both are rare and may read whole partitions. What is not over keeps the number until it
+is: messages that are open, parts of texts that wait for their siblings, callbacks that the tenant has not taken. Then
+the retention sweep removes it. Stop lists stay: they are why nobody writes again.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
 import asyncpg
 
 from gateway.domain.message import message_object
 from gateway.ledger.inbound import readable, shown
-from gateway.ledger.message_rows import MESSAGE_COLUMNS
+from gateway.ledger.message_rows import LOCK_MESSAGES, MESSAGE_COLUMNS
 from gateway.ledger.retention import hashed
 from gateway.sealing import SealBroken, Sealer, about_message
 
@@ -42,16 +44,29 @@ ON CONFLICT (number) DO UPDATE SET next_at = excluded.next_at
 """
 _DUE = "SELECT * FROM erasures WHERE next_at <= $1 ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED"
 _LOOK_AGAIN_MS: Final = 60_000
-_FINAL = """
-UPDATE messages SET recipient = $2, body = NULL WHERE recipient = $1 AND final_at IS NOT NULL RETURNING day, id
+_LOOK_AGAIN_MOST_MS: Final = 6 * 3_600_000  # a look may read whole partitions
+_ENDED = "SELECT day, id FROM messages WHERE recipient = $1 AND final_at IS NOT NULL ORDER BY day, id"
+_HASH = """
+UPDATE messages m SET recipient = $3, body = NULL
+  FROM unnest($1::date[], $2::uuid[]) AS w (day, id) WHERE m.day = w.day AND m.id = w.id
+"""
+# Messages and texts of handsets that bear the mark: what was told of them bears the number.
+_KNOWN_AS = """
+SELECT id FROM messages WHERE recipient = $1 UNION ALL SELECT id FROM inbound WHERE sender = $1
 """
 _OPEN = "SELECT count(*) FROM messages WHERE recipient = $1 AND final_at IS NULL"
-_FORGET_IDS = "DELETE FROM carrier_ids WHERE id = ANY ($1::uuid[])"
+# The carrier's id stays with the message: a late receipt then finds it, and is not looked for until it is too old.
+_FORGET_IDS = "UPDATE carrier_ids SET recipient = '' WHERE id = ANY ($1::uuid[])"
 _FORGET_UNNAMED = "DELETE FROM unnamed_submits WHERE id = ANY ($1::uuid[])"
-_FORGET_RECEIPTS = "DELETE FROM receipts WHERE recipient = $1 AND merged_at IS NOT NULL"
+# However the carrier wrote the number.
+_FORGET_RECEIPTS = "DELETE FROM receipts WHERE message_id = ANY ($1::uuid[]) AND merged_at IS NOT NULL"
+_FORGET_MERGED = "DELETE FROM receipts WHERE recipient = $1 AND merged_at IS NOT NULL"
+_FORGET_STRAYS = "DELETE FROM receipts WHERE recipient = $1"
 _FORGET_NOTICES = "DELETE FROM callbacks WHERE message_id = ANY ($1::uuid[]) AND gave_up_at IS NOT NULL"
+_OWED = "SELECT count(*) FROM callbacks WHERE message_id = ANY ($1::uuid[])"
 _FORGET_INBOUND = "UPDATE inbound SET sender = $2, body = NULL WHERE sender = $1"
 _FORGET_PARTS = "DELETE FROM inbound_parts WHERE sender = ANY ($1::text[]) AND done_at IS NOT NULL"
+_UNREAD = "SELECT count(*) FROM inbound_parts WHERE sender = ANY ($1::text[])"
 _FORGET_CONSENT = "DELETE FROM opt_ins WHERE recipient = $1"
 _FORGET_ANSWERS = """
 UPDATE idempotency SET answer = convert_to(replace(convert_from(answer, 'UTF8'), to_json($1::text)::text,
@@ -62,11 +77,14 @@ UPDATE idempotency SET answer = convert_to(replace(convert_from(answer, 'UTF8'),
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What a request came to: `open` messages are not over yet and follow when they are."""
+    """What a request came to. What is `open` (messages, parts of texts) or `owed` (callbacks) is not over yet and
+    follows when it is.
+    """
 
     messages: int
     inbound: int
     open: int
+    owed: int
 
 
 async def export(conn: asyncpg.Connection[Any], sealer: Sealer, pepper: bytes, number: str) -> dict[str, Any]:
@@ -95,29 +113,51 @@ def _message(row: Mapping[str, Any], sealer: Sealer) -> dict[str, Any]:
 
 async def erase(conn: asyncpg.Connection[Any], pepper: bytes, number: str, by: str, now_at: int) -> Erased:
     """Removes a number and its texts wherever nothing depends on them any more; belongs into a transaction."""
-    mark = hashed(pepper, number)
-    gone = [row["id"] for row in await conn.fetch(_FINAL, number, mark, timeout=_S)]
-    for statement in (_FORGET_IDS, _FORGET_UNNAMED, _FORGET_NOTICES):
-        await conn.execute(statement, gone)
-    digits = number.removeprefix("+")
-    await conn.execute(_FORGET_RECEIPTS, digits, timeout=_S)
+    mark, digits = hashed(pepper, number), number.removeprefix("+")
+    gone = await _hash_messages(conn, number, mark)
+    for statement in (_FORGET_IDS, _FORGET_UNNAMED, _FORGET_RECEIPTS):
+        await conn.execute(statement, gone, timeout=_S)
     inbound = await conn.execute(_FORGET_INBOUND, number, mark, timeout=_S)
+    known = [row["id"] for row in await conn.fetch(_KNOWN_AS, mark, timeout=_S)]
+    await conn.execute(_FORGET_NOTICES, known, timeout=_S)
     await conn.execute(_FORGET_PARTS, [number, digits], timeout=_S)
     await conn.execute(_FORGET_CONSENT, number)
     await conn.execute(_FORGET_ANSWERS, number, mark, timeout=_S)
-    still_open = int(await conn.fetchval(_OPEN, number, timeout=_S))
-    if still_open:
+    open_messages = int(await conn.fetchval(_OPEN, number, timeout=_S))
+    # Where no message waits for a receipt, one that was not matched by now never tells anybody anything.
+    await conn.execute(_FORGET_MERGED if open_messages else _FORGET_STRAYS, digits, timeout=_S)
+    still_open = open_messages + int(await conn.fetchval(_UNREAD, [number, digits], timeout=_S))
+    owed = int(await conn.fetchval(_OWED, known, timeout=_S))
+    if still_open or owed:
         await conn.execute(_REQUEST, number, now_at, by, now_at + _LOOK_AGAIN_MS)
     else:
         await conn.execute("DELETE FROM erasures WHERE number = $1", number)
-    return Erased(len(gone), int(inbound.rpartition(" ")[2]), still_open)
+    return Erased(len(gone), int(inbound.rpartition(" ")[2]), still_open, owed)
+
+
+async def _hash_messages(conn: asyncpg.Connection[Any], number: str, mark: str) -> list[UUID]:
+    """Takes number and text from what has ended; the rows are locked in key order, as everybody locks them."""
+    keys = await conn.fetch(_ENDED, number, timeout=_S)
+    if not keys:
+        return []
+    locked = await conn.fetch(LOCK_MESSAGES, [row["day"] for row in keys], [row["id"] for row in keys], timeout=_S)
+    rows = [row for row in locked if row["recipient"] == number and row["final_at"] is not None]
+    await conn.execute(_HASH, [row["day"] for row in rows], [row["id"] for row in rows], mark, timeout=_S)
+    return [row["id"] for row in rows]
 
 
 async def work(conn: asyncpg.Connection[Any], pepper: bytes, now_at: int) -> None:
-    """Goes on with one request that waited for open messages, if one is due; belongs into a transaction."""
+    """Goes on with one request that waited for what was not over, if one is due; belongs into a transaction.
+
+    The longer it waits the less often it is looked at.
+    """
     row = await conn.fetchrow(_DUE, now_at)
-    if row is not None:
-        await erase(conn, pepper, row["number"], row["requested_by"], now_at)
+    if row is None:
+        return
+    done = await erase(conn, pepper, row["number"], row["requested_by"], now_at)
+    if done.open or done.owed:
+        wait_ms = min(max(_LOOK_AGAIN_MS, (now_at - row["requested_at"]) // 4), _LOOK_AGAIN_MOST_MS)
+        await conn.execute("UPDATE erasures SET next_at = $2 WHERE number = $1", row["number"], now_at + wait_ms)
 
 
 async def note(conn: asyncpg.Connection[Any], pepper: bytes, number: str, action: str, actor: str, now_at: int) -> None:

@@ -29,6 +29,14 @@ _FORGET = """
 DELETE FROM callbacks WHERE id IN (
     SELECT id FROM callbacks WHERE gave_up_at IS NOT NULL AND gave_up_at <= $1 ORDER BY id LIMIT $2)
 """
+# One that said 410 is remembered while that policy version is in use.
+_UNOWED = """
+    NOT EXISTS (SELECT FROM callbacks c WHERE c.endpoint_id = e.id) AND e.gone_version IS DISTINCT FROM $1::int
+"""
+_MARK_IDLE = f"UPDATE endpoints e SET idle_at = $2 WHERE e.idle_at IS NULL AND {_UNOWED}"  # noqa: S608
+_FORGET_IDLE = f"DELETE FROM endpoints e WHERE e.idle_at <= $2 AND {_UNOWED}"  # noqa: S608
+# Longer than any transaction that read an endpoint's id before the mark and writes a callback to it.
+IDLE_MS: Final = 600_000
 _SUMMARY = """
 SELECT t.name AS tenant, e.id AS endpoint, e.url,
        count(*) FILTER (WHERE c.gave_up_at IS NULL) AS owed, count(c.gave_up_at) AS gave_up,
@@ -77,6 +85,13 @@ async def give_up_old(conn: asyncpg.Connection[asyncpg.Record], created_until: i
 async def forget(conn: asyncpg.Connection[asyncpg.Record], gave_up_until: int) -> int:
     """Deletes from the give-up list what stands there since that instant or longer; returns how many (bounded)."""
     return _count(await conn.execute(_FORGET, gave_up_until, _BULK))
+
+
+async def forget_endpoints(conn: asyncpg.Connection[asyncpg.Record], policy_version: int, now_at: int) -> int:
+    """Deletes endpoints that have been owed nothing for IDLE_MS or longer; marks those that are owed nothing now."""
+    forgotten = _count(await conn.execute(_FORGET_IDLE, policy_version, now_at - IDLE_MS))
+    await conn.execute(_MARK_IDLE, policy_version, now_at)
+    return forgotten
 
 
 async def summary(conn: asyncpg.Connection[asyncpg.Record], limit: int) -> list[dict[str, Any]]:

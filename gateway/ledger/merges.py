@@ -19,6 +19,7 @@ from gateway.domain import states
 from gateway.domain.matching import Asked, Candidate, Submit, choose, is_doubtful, is_full, next_look_ms
 from gateway.ledger.adoption import adopt_proven
 from gateway.ledger.folds import Refolded, lock_messages, refold
+from gateway.ledger.retention import HASH_MARK
 from gateway.ledger.unnamed_submits import match_strays, name_submits, still_awaited
 from gateway.policy.rules.snapshot import Policy
 
@@ -61,6 +62,8 @@ FROM unnest($1::bigint[], $2::date[], $3::uuid[], $4::smallint[], $5::smallint[]
      AS w (id, day, message_id, slot, part, next_try_at)
 WHERE r.id = w.id
 """
+# A receipt of a message whose number is no longer kept does not bring it back.
+_FORGET_NUMBERS = "UPDATE receipts SET recipient = NULL, raw = '' WHERE id = ANY ($1::bigint[])"
 _LOOK_LATER = """
 UPDATE receipts r SET tries = r.tries + 1, next_try_at = w.next_try_at
 FROM unnest($1::bigint[], $2::bigint[]) AS w (id, next_try_at)
@@ -248,6 +251,9 @@ async def _join(
         looks,
         now_at,
     )
+    forgotten = [rid for rid, one in joined if messages[one.message_id]["recipient"].startswith(HASH_MARK)]
+    if forgotten:
+        await conn.execute(_FORGET_NUMBERS, forgotten)
 
 
 async def _look_later(

@@ -70,6 +70,23 @@ _PUT_INBOUND_HASHES = """
 UPDATE inbound i SET sender = w.sender FROM unnest($1::uuid[], $2::text[]) AS w (id, sender) WHERE i.id = w.id
 """
 _STILL_OPEN = "SELECT EXISTS (SELECT FROM messages WHERE day = $1 AND final_at IS NULL)"
+# Asked while the road stands still: an index step, since a message that is open has an instant in it.
+_OPENED_AGAIN = "SELECT EXISTS (SELECT FROM messages WHERE day = $1 AND sweep_at IS NOT NULL)"
+# Who holds what a day's lock needs for longer than a statement of the road takes (a backup, a report): whoever asks for
+# the lock then has everybody behind itself wait in vain.
+_HELD_LONG = """
+SELECT EXISTS (
+    SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+     WHERE l.relation IN ('messages'::regclass, 'attempts'::regclass) AND l.pid <> pg_backend_pid()
+       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+       AND a.xact_start < clock_timestamp() - interval '250 milliseconds')
+"""
+_LEAVING = """
+SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day
+  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'leaving_messages'::regclass
+ ORDER BY 1
+"""
+_LEDGER_CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _FORGET_EVENTS = """
 DELETE FROM message_events e
  USING (SELECT day, id, n FROM message_events WHERE day <= $1 ORDER BY day, id LIMIT $2) AS w
@@ -184,19 +201,25 @@ async def days_before(conn: asyncpg.Connection[Any], first_kept: date) -> list[d
     return [row["day"] for row in await conn.fetch(_DAYS) if row["day"] < first_kept]
 
 
-async def drop_day(conn: asyncpg.Connection[Any], day: date) -> Dropped:
-    """Drops a day whose messages are all final; what it came to stays in `usage_days`.
+async def let_go(conn: asyncpg.Connection[Any], day: date) -> Dropped:
+    """Takes a day whose messages are all final off the ledger; `bury` sums it up and drops it.
 
-    Belongs into a transaction. The lock on the parents is waited for 150 ms at most: the road stands still meanwhile.
+    Belongs into a transaction of its own: the road stands still from the lock to its end. The lock is waited for 150 ms
+    at most, and not at all while somebody reads for long.
     """
     if await conn.fetchval(_STILL_OPEN, day):
         return Dropped(day, "open")
+    if await conn.fetchval(_HELD_LONG):
+        return Dropped(day, "lock")
     try:
         async with conn.transaction():
             await conn.execute(_LOCK_TIMEOUT)
-            await roll_up(conn, day)
+            await conn.execute("LOCK TABLE ONLY messages, ONLY attempts IN ACCESS EXCLUSIVE MODE")
+            if await conn.fetchval(_OPENED_AGAIN, day):
+                return Dropped(day, "open")
             for parent in ("attempts", "messages"):
-                await conn.execute(f"DROP TABLE {parent}_{day:%Y%m%d}")
+                await conn.execute(f"ALTER TABLE {parent} DETACH PARTITION {parent}_{day:%Y%m%d}")
+            await conn.execute(f"ALTER TABLE messages_{day:%Y%m%d} INHERIT leaving_messages")
     except asyncpg.LockNotAvailableError:
         return Dropped(day, "lock")
     await conn.execute("DELETE FROM due WHERE day = $1", day)
@@ -204,6 +227,33 @@ async def drop_day(conn: asyncpg.Connection[Any], day: date) -> Dropped:
     await conn.execute("DELETE FROM hashed_days WHERE day = $1", day)
     await conn.execute("DELETE FROM daily_usage WHERE day <= $1", day)
     return Dropped(day)
+
+
+async def leaving(conn: asyncpg.Connection[Any]) -> list[date]:
+    """Days that were let go and are not dropped yet, oldest first."""
+    return [row["day"] for row in await conn.fetch(_LEAVING)]
+
+
+async def bury(conn: asyncpg.Connection[Any], day: date) -> bool:
+    """Drops a day that was let go; what it came to stays in `usage_days`. False while somebody counts in it.
+
+    Belongs into a transaction of its own, with the lock of `begin`.
+    """
+    try:
+        async with conn.transaction():
+            await conn.execute(_LOCK_TIMEOUT)
+            await conn.execute(f"LOCK TABLE messages_{day:%Y%m%d} IN ACCESS EXCLUSIVE MODE")
+            await roll_up(conn, day)
+            await conn.execute(f"DROP TABLE messages_{day:%Y%m%d}")
+            await conn.execute(f"DROP TABLE IF EXISTS attempts_{day:%Y%m%d}")
+    except asyncpg.LockNotAvailableError:
+        return False
+    return True
+
+
+async def ledger_clock(conn: asyncpg.Connection[Any]) -> int:
+    """What PostgreSQL's own clock shows (UTC ms): a second opinion on what is over."""
+    return int(await conn.fetchval(_LEDGER_CLOCK))
 
 
 async def forget_events(conn: asyncpg.Connection[Any], last: date) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import asyncpg
@@ -70,9 +70,10 @@ DELETE FROM callbacks
 WHERE id IN (SELECT id FROM callbacks WHERE gave_up_at < $1 ORDER BY id LIMIT $2)
 """
 _PARTITION_DAYS = """
-SELECT max(to_date(right(c.relname, 8), 'YYYYMMDD'))
+SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-WHERE i.inhparent = $1::regclass
+WHERE i.inhparent = ANY (ARRAY['messages'::regclass, 'attempts'::regclass])
+GROUP BY 1 HAVING count(*) = 2
 """
 _SILENT = "SELECT id, heartbeat_at FROM processes WHERE ended_at IS NULL AND heartbeat_at < $1"
 # An egress process lives as long as it holds its own lock, however silent it is.
@@ -179,10 +180,12 @@ async def keep_partitions(conn: asyncpg.Connection[Any], now_at: int, days_ahead
 
 
 async def partitions_ahead(conn: asyncpg.Connection[Any], now_at: int) -> int:
-    """For how many days from today partitions exist; -1 for none."""
-    today = _day(now_at)
-    last: date | None = await conn.fetchval(_PARTITION_DAYS, "messages")
-    return -1 if last is None else (last - today) // timedelta(days=1)
+    """For how many days from today on partitions exist without a gap; -1 for none.
+
+    A clock that was ahead for a while left days behind that are of no use until the days before them are there.
+    """
+    today, days = _day(now_at), {row["day"] for row in await conn.fetch(_PARTITION_DAYS)}
+    return next(n for n in range(-1, len(days)) if today + timedelta(days=n + 1) not in days)
 
 
 def _day(now_at: int) -> date:

@@ -1,6 +1,8 @@
 """What a tenant sent, by outcome: counted from the message rows themselves, so it is exact at the moment it is asked.
 
-Days whose partitions are gone were summed up in the transaction that dropped them (`roll_up`).
+A day that is over is counted where its rows are: in its partition, then among those on their way out
+(`leaving_messages`), then as the sums that the transaction made which dropped it (`roll_up`). One statement reads all
+three, so a message counts once at every moment.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ _S: Final = 15.0
 _ROLL_UP: Final = """
 INSERT INTO usage_days (day, tenant_id, application, class, route, status, messages, segments)
 SELECT day, tenant_id, application, class, route, status, count(*), sum(segments)
-  FROM messages WHERE day = $1 GROUP BY 1, 2, 3, 4, 5, 6
+  FROM leaving_messages WHERE day = $1 GROUP BY 1, 2, 3, 4, 5, 6
 """
 
 
@@ -36,6 +38,9 @@ SELECT {columns}status, sum(messages)::bigint AS messages, sum(segments)::bigint
     SELECT day, application, class, route, status, 1 AS messages, segments
       FROM messages WHERE tenant_id = $1 AND day BETWEEN $2 AND $3
     UNION ALL
+    SELECT day, application, class, route, status, 1, segments
+      FROM leaving_messages WHERE tenant_id = $1 AND day BETWEEN $2 AND $3
+    UNION ALL
     SELECT day, application, class, route, status, messages, segments
       FROM usage_days WHERE tenant_id = $1 AND day BETWEEN $2 AND $3) AS u
  GROUP BY {columns}status ORDER BY {columns}status LIMIT $4
@@ -44,5 +49,5 @@ SELECT {columns}status, sum(messages)::bigint AS messages, sum(segments)::bigint
 
 
 async def roll_up(conn: asyncpg.Connection[Any], day: date) -> None:
-    """Sums up a day whose message rows are about to be dropped; belongs into that transaction, once per day."""
+    """Sums up a day that is leaving; belongs into the transaction that drops its rows, once per day."""
     await conn.execute(_ROLL_UP, day)

@@ -14,7 +14,7 @@ from gateway.operators.desk import Desk
 
 _KEPT: Final = [
     "stop lists, so that nobody writes again",
-    "callbacks that a tenant has not taken yet, until they are given up",
+    "callbacks that a tenant has not taken yet, until they are taken or given up",
 ]
 
 
@@ -41,8 +41,13 @@ async def erase_number(desk: Desk, request: Request, actor: str) -> Response:
         done = await erasures.erase(conn, rt.pepper, number, actor, now_at)
         await erasures.note(conn, rt.pepper, number, "number.erased", actor, now_at)
     return json(
-        {"erased": {"messages": done.messages, "inbound": done.inbound}, "open": done.open, "kept": _KEPT},
-        202 if done.open else 200,
+        {
+            "erased": {"messages": done.messages, "inbound": done.inbound},
+            "open": done.open,
+            "owed": done.owed,
+            "kept": _KEPT,
+        },
+        202 if done.open or done.owed else 200,
     )
 
 

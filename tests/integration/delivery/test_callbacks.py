@@ -448,3 +448,33 @@ async def test_a_fault_of_ours_in_one_try_forgets_no_notice(world: World, monkey
         async with sending(world):
             await until(none_owed(world))
     assert len(one.got) == 2
+
+
+async def test_a_tenant_with_endpoints_without_end_leaves_lines_to_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each message may name a URL of its own: a thousand of them that hang hold up nobody else's (contract)."""
+    monkeypatch.setattr(sender, "LINES", 8)
+    async with sink() as hanging, sink() as other:
+        hanging.slow_s = 60.0
+        world.policy = policy_of(hanging.url)
+        beta = replace(
+            world.policy.tenants["beta"], callbacks=replace(world.policy.tenants["acme"].callbacks, url=other.url)
+        )
+        patient = replace(world.policy.callbacks, timeout_ms=60_000)
+        world.policy = replace(world.policy, callbacks=patient, tenants={**world.policy.tenants, "beta": beta})
+        for n in range(40):
+            await tell(world, extras={"callback_url": f"{hanging.url}/{n}"})
+        async with sending(world):
+
+            async def all_hang() -> bool:
+                return hanging.at_once >= 4
+
+            await until(all_hang)
+            await tell(world, tenant="beta")
+
+            async def told() -> bool:
+                return len(other.got) == 1
+
+            await until(told)
+        assert hanging.most <= 4

@@ -167,7 +167,9 @@ async def test_idempotency_receipts_and_given_up_callbacks_are_forgotten(world: 
         )
     await world.receipt("delivered", received_at=now_at - 15 * 86_400_000)
     await world.receipt("delivered", received_at=now_at)
-    await Sweeper(world.runtime()).house()
+    sweeper = Sweeper(world.runtime())
+    await sweeper.house()
+    await sweeper.partitions()
     assert await world.pool.fetch("SELECT key FROM idempotency") == [("young",)]
     assert await world.pool.fetchval("SELECT count(*) FROM receipts") == 1
     assert await world.pool.fetchval("SELECT count(*) FROM pg_inherits WHERE inhparent = 'messages'::regclass") >= 9
