@@ -59,7 +59,10 @@ class Flood:
 
 @dataclass(frozen=True, slots=True)
 class Early:
-    """What early receipts came to; waits in ms."""
+    """What early receipts came to; waits in ms. CPU in seconds per 1,000 messages: door, submit, receipt and all.
+
+    `load_cpu_s_per_1k` is what the load tool itself took: near 1,000 / rate it is the load tool that is at its end.
+    """
 
     messages: int
     sent_per_s: float
@@ -67,6 +70,8 @@ class Early:
     wait_ms_p50: float
     wait_ms_p99: float
     wait_ms_max: float
+    cpu_s_per_1k: dict[str, float]
+    load_cpu_s_per_1k: float
 
 
 class _OwnCarrier(World):
@@ -123,12 +128,14 @@ async def early(home: Path, rate_per_s: float, seconds: float) -> Early:
     try:
         await world.start()
         traffic = Traffic(world.url, world.key, rate_per_s, 1, "e1", again_ratio=0.0)
+        before, own_s = cpu_s(world), time.process_time()
         sending, began_mono = asyncio.create_task(traffic.run_until_stopped()), time.monotonic()
         await asyncio.sleep(seconds)
         traffic.stop()
         await sending
-        took_s = time.monotonic() - began_mono
+        took_s, own_s = time.monotonic() - began_mono, time.process_time() - own_s
         await settle(world, 60)
+        used = {part: used_s - before[part] for part, used_s in cpu_s(world).items()}
         await asyncio.sleep(2)
         ledger = await world.ledger()
         sent = await ledger.fetchval("SELECT count(*) FROM messages WHERE status <> 'expired'")
@@ -144,6 +151,8 @@ async def early(home: Path, rate_per_s: float, seconds: float) -> Early:
         wait_ms_p50=_quantile(waits, 50),
         wait_ms_p99=_quantile(waits, 99),
         wait_ms_max=max(waits, default=0.0),
+        cpu_s_per_1k={part: round(used_s * 1000 / sent, 3) for part, used_s in used.items()},
+        load_cpu_s_per_1k=round(own_s * 1000 / sent, 3),
     )
 
 

@@ -273,8 +273,8 @@ class Claimer:
                 policy, owner_id = self._parts.policy(), self._parts.owner_id
                 closed = [] if doubtful else await close_overdue(conn, policy, wanted, owner_id, now_at)
                 stopped = await suppress_refused(conn, policy, wanted, owner_id, now_at)
-                if len(closed) + len(stopped) < len(wanted):
-                    await keep_undecided(conn, wanted, now_at)
+            if len(closed) + len(stopped) < len(wanted):
+                await keep_undecided(conn, wanted, now_at)
         except STORE_ERRORS as fault:
             self._parts.line.drop()
             _log.warning("expiry_failed", error=type(fault).__name__, messages=len(wanted))

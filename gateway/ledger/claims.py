@@ -174,9 +174,10 @@ async def claim(
 
 
 async def keep_undecided(conn: asyncpg.Connection[Any], wanted: Iterable[Wanted], now_at: int) -> int:
-    """Sees to it that no reference of a batch just vanishes, in the caller's transaction; returns how many would have.
+    """Sees to it that no reference of a batch just vanishes; returns how many would have.
 
-    To be called for those that were not won, after what closes them (`close_overdue`, `suppress_refused`).
+    To be called for those that were not won, after what closes them (`close_overdue`, `suppress_refused`), and outside
+    of that transaction: it may wait for a release of held messages, which may wait for the rows locked there.
     """
     days, ids, slots, _, _ = columns_of(wanted)
     done = await conn.execute(_KEEP_UNDECIDED, days, ids, slots, now_at)

@@ -109,12 +109,13 @@ SELECT r.day, r.id, $3, r.type, r.cause FROM unnest($1::date[], $2::uuid[], $4::
     AS r (day, id, type, cause)
 """
 
-# Rows that another process is merging at this moment are skipped: it sees the new carrier ids by itself.
+# Rows that another process is merging at this moment are skipped: it sees the new carrier ids by itself. So does who
+# looks at those that are due anyhow: writing them once more would only cost.
 HURRY_RECEIPTS: Final = """
 WITH early AS (
     UPDATE receipts SET next_try_at = $2
      WHERE id IN (SELECT id FROM receipts WHERE carrier_id = ANY ($1::text[]) AND merged_at IS NULL
-                  ORDER BY id FOR UPDATE SKIP LOCKED)
+                     AND next_try_at > $2 ORDER BY id FOR UPDATE SKIP LOCKED)
     RETURNING 1
 )
 SELECT pg_notify('sluicegate_receipts', '') FROM (SELECT count(*) AS n FROM early) AS c WHERE c.n > 0

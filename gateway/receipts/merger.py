@@ -22,6 +22,7 @@ _JOIN_EVERY_S: Final = 5.0
 _JOIN_BACK_MS: Final = 3_600_000
 _BUSY_S: Final = 0.5
 # Receipts that come one by one share a transaction: a little patience, well below what a tenant notices.
+# Half of what costs is per transaction; and one that comes shortly before its carrier id is looked at once, not twice.
 _GATHER_S: Final = 0.05
 _COMMAND_S: Final = 30.0
 

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ import pytest
 
 from gateway.callbacks.client import Client
 from gateway.callbacks.signing import Signer
+from gateway.domain.ids import uuid7
+from gateway.inbound.joiner import _opt_out, _shown
+from gateway.ledger.inbound import Handed
 from gateway.policy.rules.parse import read_policy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,10 +60,18 @@ def receiver(command: list[str], folder: Path, name: str) -> Iterator[tuple[str,
         process.wait()
 
 
-async def tell(url: str, seq: int, *, secrets: tuple[str, ...] = (SECRET,), **wrong: Any) -> int | None:
+async def tell(
+    url: str,
+    seq: int,
+    *,
+    secrets: tuple[str, ...] = (SECRET,),
+    kind: str = "message.delivered",
+    data: Mapping[str, Any] | None = None,
+    **wrong: Any,
+) -> int | None:
     """One callback as the gateway sends it; `wrong` changes it after it was signed."""
-    data = {"id": "msg_1", "status": "delivered", "seq": seq}
-    body = orjson.dumps({"type": "message.delivered", "timestamp": "2030-01-31T09:00:00.000Z", "data": data})
+    shown = {**(data or {"id": "msg_1", "status": "delivered"}), "seq": seq}
+    body = orjson.dumps({"type": kind, "timestamp": "2030-01-31T09:00:00.000Z", "data": shown})
     now_at = int(time.time() * 1000) + int(wrong.pop("shift_ms", 0))
     headers = Signer(secrets).headers(uuid4(), body, now_at) | {k: v for k, v in wrong.items() if k != "body"}
     async with Client() as client:
@@ -82,6 +93,14 @@ async def check_receiver(url: str, printed: Path) -> None:
     assert await tell(url, 7, **{"webhook-id": "evt_0"}) == 401
     assert await tell(url, 8, **{"webhook-timestamp": "x"}) == 401
     assert printed.read_text().split() == ["message.delivered", "msg_1", "delivered"] * 2
+    # Two people say stop: the texts and the opt-outs are four events, and a repeat of one is none.
+    now_at = 1_896_080_400_000
+    for n in (1, 2, 2):
+        one = Handed(uuid7(now_at + n, bytes(10)), 1, "p", f"+44770090000{n}", "60070", "STOP", now_at, keyword="stop")
+        assert await tell(url, 1, kind="message.received", data=_shown(one)) == 204
+        assert await tell(url, 1, kind="optout.created", data=_opt_out(one, now_at)) == 204
+    told = [line.split()[0] for line in printed.read_text().splitlines()[2:]]
+    assert told == ["message.received", "optout.created"] * 2
 
 
 async def test_the_python_receiver_takes_what_is_ours_and_nothing_else(tmp_path: Path) -> None:

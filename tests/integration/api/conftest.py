@@ -125,7 +125,7 @@ class Reply:
         return [fault["pointer"] for fault in self.json.get("errors", [])]
 
 
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
     """Waits for a condition."""
     async with asyncio.timeout(seconds):
         while not await condition():
@@ -160,7 +160,7 @@ async def running(
         finally:
             await session.close()
             rt.stopping.set()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await serving
 
 

@@ -107,7 +107,7 @@ async def test_strangers_and_unknown_ids_are_the_same(gateway: Gateway) -> None:
 async def test_a_dead_session_and_a_lost_index_are_told(gateway: Gateway) -> None:
     message_id = (await gateway.send(MESSAGE, "tight")).json["id"]
     await gateway.rt.scheduler.session_down("spare", "s1")
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(60):
         while (told := await explained(gateway, message_id, "tight"))["waiting_for"]["scope"] != "session_down":
             await asyncio.sleep(0.1)
     assert told["predicted_start"] is None or told["predicted_start"] > told["submit_by"] or told["position"] == 1
@@ -129,6 +129,7 @@ async def test_operators_may_ask_for_any_message(gateway: Gateway) -> None:
     assert told is not None and told["waiting_for"]["name"] == "main"
 
 
+@pytest.mark.timing
 async def test_asking_why_is_cheap(gateway: Gateway) -> None:
     """Under 5 ms in an incident, the best of three with threefold slack: 10,000 wait in the flow that is asked for."""
     ids_ = []

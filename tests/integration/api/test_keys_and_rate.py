@@ -75,6 +75,7 @@ async def take_for(door: DoorRate, toll: Toll, seconds: float) -> int:
     return passed
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(("rate", "burst"), [(200.0, 100), (7.0, 3)])
 async def test_workers_share_one_rate(redis_url: str, rate: float, burst: int) -> None:
     async with AsyncExitStack() as stack:

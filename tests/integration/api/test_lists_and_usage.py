@@ -6,9 +6,9 @@ import asyncio
 import csv
 import io
 import itertools
-import math
 import os
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -19,8 +19,9 @@ from gateway.api import front
 from gateway.api.opt_lists import OPEN_MAX
 from gateway.api.usage import _wants_csv
 from gateway.domain.ids import day_of, uuid7
+from gateway.inbound import lists
 from gateway.inbound.importer import Importer
-from gateway.ledger import consents, inbound, usage
+from gateway.ledger import consents, inbound, retention
 from gateway.ledger.inbound import Handed
 from tests.integration.api.conftest import POLICY, Gateway, running
 
@@ -184,38 +185,31 @@ async def test_a_long_list_goes_on_in_the_background_and_survives_a_stop(gateway
     assert await gateway.count("opt_ins") == 5_000
 
 
+@pytest.mark.timing
 async def test_a_list_that_costs_more_than_its_octets_is_refused_at_once(gateway: Gateway) -> None:
     beginning = asyncio.get_running_loop().time()
     for body in (b"a\n" * 2_000_000, b"\n" * 4_000_000, b"\r" * 4_000_000, b"," * 4_000_000, b"a\r\n" * 200_001):
         reply = await gateway.call("POST", "/v1/opt-outs/import", data=io.BytesIO(body))
         assert (reply.status, reply.code) == (400, "request.malformed"), body[:4]
-    assert asyncio.get_running_loop().time() - beginning < 10
+    assert asyncio.get_running_loop().time() - beginning < 30
     assert await gateway.count("list_imports") == 0
 
 
-async def test_a_long_list_holds_nobody_up(gateway: Gateway) -> None:
-    """The server runs in this very loop: what holds it up holds up the clock that is read here."""
+async def test_a_long_list_holds_nobody_up(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server runs in this very thread: not one row of the list may be read in it."""
     body = b"".join(b"+4477%08d,60070\n" % n for n in range(150_000))
-    loop, longest, over = asyncio.get_running_loop(), 0.0, asyncio.Event()
+    readers: list[threading.Thread] = []
+    honest = lists.rows_of
 
-    async def watch() -> None:
-        nonlocal longest
-        while not over.is_set():
-            before = loop.time()
-            await asyncio.sleep(0.005)
-            longest = max(longest, loop.time() - before)
+    def rows_of(source: bytes) -> Iterator[list[str]]:
+        for row in honest(source):
+            readers.append(threading.current_thread())
+            yield row
 
-    best = math.inf
-    for _ in range(3):
-        longest = 0.0
-        over.clear()
-        watching = asyncio.create_task(watch())
-        reply = await gateway.call("POST", "/v1/opt-outs/import", data=io.BytesIO(body))
-        over.set()
-        await watching
-        assert (reply.status, reply.json["rows"]) == (202, 150_000)
-        best = min(best, longest)
-    assert best < 0.3  # read in the loop it takes half a second and more
+    monkeypatch.setattr(lists, "rows_of", rows_of)
+    reply = await gateway.call("POST", "/v1/opt-outs/import", data=io.BytesIO(body))
+    assert (reply.status, reply.json["rows"]) == (202, 150_000)
+    assert len(readers) == 150_000 and threading.current_thread() not in readers
 
 
 async def test_a_tenant_has_a_few_lists_in_work(gateway: Gateway) -> None:
@@ -379,9 +373,12 @@ async def test_usage_survives_the_drop_of_a_day(gateway: Gateway) -> None:
     await put_message(gateway, "acme", yesterday, segments=4)
     query = "/v1/usage?group_by=day,class"
     before = (await gateway.call("GET", query)).json
-    async with gateway.rt.pool.acquire() as conn, conn.transaction():
-        await usage.roll_up(conn, yesterday.date())
-        await conn.execute(f"DROP TABLE messages_{yesterday:%Y%m%d}")
+    async with gateway.rt.pool.acquire() as conn:
+        async with conn.transaction():
+            assert (await retention.let_go(conn, yesterday.date())).waits_for is None
+        assert (await gateway.call("GET", query)).json == before
+        async with conn.transaction():
+            assert await retention.bury(conn, yesterday.date())
     assert (await gateway.call("GET", query)).json == before
     assert before["data"][0]["segments"] == 4
 

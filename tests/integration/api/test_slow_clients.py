@@ -35,7 +35,7 @@ async def trickle(gateway: Gateway, octets: bytes) -> tuple[Any, Any]:
 async def test_slow_bodies_take_no_place_from_others(
     database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bound(monkeypatch, 5.0, at_work=5)
+    bound(monkeypatch, 60.0, at_work=5)
     async with running(database_url, redis_url) as gateway:
         slow = [await trickle(gateway, HEAD + b"{") for _ in range(20)]
         assert (await gateway.send(MESSAGE)).status == 202
@@ -46,12 +46,12 @@ async def test_slow_bodies_take_no_place_from_others(
 async def test_unfinished_bodies_are_bounded_together(
     database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bound(monkeypatch, 5.0, unfinished=100_000)
+    bound(monkeypatch, 60.0, unfinished=100_000)
     async with running(database_url, redis_url) as gateway:
         slow = [await trickle(gateway, HEAD + b" " * 50_000) for _ in range(3)]
         done, waiting = await asyncio.wait(
             [asyncio.ensure_future(reader.readline()) for reader, _ in slow],
-            timeout=3,
+            timeout=60,
             return_when=asyncio.FIRST_COMPLETED,
         )
         assert [b" 503 " in one.result() for one in done] == [True]
@@ -76,8 +76,8 @@ async def test_who_takes_no_answers_is_cut(database_url: str, redis_url: str, mo
             async def free() -> bool:
                 return (await gateway.send(MESSAGE)).status == 202
 
-            await until(lambda: _not(free), 30)
-            await until(free, 15)
+            await until(lambda: _not(free))
+            await until(free)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
@@ -93,7 +93,7 @@ def request(text: str, key: str, api_key: str) -> bytes:
 async def test_what_follows_on_a_good_request_takes_nothing_from_its_answer(gateway: Gateway) -> None:
     for n, rest in enumerate((b"}", b"garbage\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n")):
         reader, writer = await trickle(gateway, request("hi", f"f{n}", gateway.keys["acme"]) + rest)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             answer = await reader.read()
         assert answer.startswith(b"HTTP/1.1 202 ")
         assert answer.count(b"HTTP/1.1") == 1
@@ -107,7 +107,7 @@ async def test_requests_that_wait_on_one_connection_are_bounded(gateway: Gateway
     reader, writer = await trickle(
         gateway, b"".join(request(str(n), f"p{n}", gateway.keys["acme"]) for n in range(2 * fit))
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         answer = await reader.read()
     assert answer.count(b"HTTP/1.1 202 ") == answer.count(b"HTTP/1.1") == fit == await gateway.count()
     writer.close()

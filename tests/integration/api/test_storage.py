@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
+import pytest
 
 from tests.integration.api.conftest import Gateway, until
 
@@ -27,14 +28,15 @@ async def locked(database_url: str, table: str) -> AsyncIterator[asyncpg.Connect
         await conn.close()
 
 
+@pytest.mark.timing
 async def test_a_silent_valkey_means_503_but_known_keys_are_answered(gateway: Gateway) -> None:
     first = await gateway.send(MESSAGE, key="known")
-    await gateway.rt.redis.execute_command("CLIENT", "PAUSE", "1500", "ALL")
+    await gateway.rt.redis.execute_command("CLIENT", "PAUSE", "6000", "ALL")
     # The door holds a little of the rate in advance; it is asked again a quarter of a second later.
     await asyncio.sleep(0.3)
     began = time.monotonic()
     refused, replayed = await asyncio.gather(gateway.send(MESSAGE, key="new"), gateway.send(MESSAGE, key="known"))
-    assert time.monotonic() - began < 1.2
+    assert time.monotonic() - began < 5  # not when the silence ends
     assert (refused.status, refused.code) == (503, "capacity.storage")
     assert refused.headers["retry-after"] == "1"
     assert (replayed.status, replayed.octets) == (202, first.octets)
@@ -42,7 +44,7 @@ async def test_a_silent_valkey_means_503_but_known_keys_are_answered(gateway: Ga
     async def taken() -> bool:
         return (await gateway.send(MESSAGE, key="new")).status == 202
 
-    await until(taken, 10)
+    await until(taken)
     assert await gateway.count() == 2
 
 
@@ -67,7 +69,7 @@ async def test_a_commit_that_hangs_is_answered_503_and_the_key_stays_usable(
         began = time.monotonic()
         refused = await gateway.send(MESSAGE, key="hangs")
         assert (refused.status, refused.code) == (503, "capacity.storage")
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 30
     repeated = await gateway.send(MESSAGE, key="hangs")
     assert repeated.status == 202
     assert await gateway.count() == 1

@@ -43,7 +43,7 @@ async def work(world: World, ids: list[UUID], between: Any = None) -> set[UUID]:
         async with conn.transaction():
             await close_overdue(conn, world.policy, lost, 1, now_at)
             await suppress_refused(conn, world.policy, lost, 1, now_at)
-            await keep_undecided(conn, lost, now_at)
+        await keep_undecided(conn, lost, now_at)
     return won
 
 
@@ -152,7 +152,7 @@ async def test_everybody_at_once_decides_each_message_once(world: World, seed: i
         claiming = [group.create_task(claimer()) for _ in range(2)]
         await asyncio.gather(stopper(), importer(), canceler(), pauser())
         async with asyncio.timeout(90):
-            while not all(one in won or await world.status(one) != "queued" for one in ids):
+            while not all([one in won or await world.status(one) != "queued" for one in ids]):
                 waiting.update(await released(world))
                 await asyncio.sleep(0.02)
         over.set()

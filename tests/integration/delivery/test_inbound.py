@@ -285,7 +285,7 @@ async def test_two_joiners_and_a_shuffled_storm_lose_and_double_nothing(inbox: W
     async def all_there() -> bool:
         return bool(await inbox.pool.fetchval("SELECT count(*) FROM inbound") == 60)
 
-    await until(all_there, 30)
+    await until(all_there)
     for rt in rts:
         rt.stopping.set()
     await asyncio.gather(*tasks)

@@ -26,6 +26,6 @@ async def test_a_batch_waits_for_rows_that_others_change_and_sees_them_changed(w
 
 async def _until_waiting(conn: asyncpg.Connection[asyncpg.Record]) -> None:
     waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await conn.fetchval(waits):
             await asyncio.sleep(0.01)

@@ -203,4 +203,4 @@ async def test_the_loop_is_woken_and_merges_a_backlog(world: World) -> None:
 
     await until(all_delivered)
     rt.stopping.set()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 60)

@@ -8,6 +8,8 @@ import json
 import os
 import time
 
+import pytest
+
 from gateway.admission.flows import entry_of
 from gateway.delivery.sweeps import Sweeper
 from gateway.domain.ids import day_of, uuid7
@@ -79,6 +81,7 @@ def _expired() -> float:
     return REGISTRY.get_sample_value("sluicegate_expired_total", labels) or 0.0
 
 
+@pytest.mark.timing
 async def test_q16_after_an_outage_no_old_code_is_sent(world: World) -> None:
     """An hour without a carrier: all three thousand expire in the queue, at once, with their callbacks (I16, I17)."""
     now_at = world.clock.now_at()
@@ -108,7 +111,7 @@ async def test_q16_after_an_outage_no_old_code_is_sent(world: World) -> None:
     assert [tuple(row) for row in ended] == [("expired", "wait_budget", "queued", BACKLOG)]
     assert await world.pool.fetchval("SELECT count(*) FROM callbacks WHERE type = 'message.expired'") == BACKLOG
     assert await world.pool.fetchval("SELECT count(*) FROM attempts WHERE kind = 'submit'") == 0
-    assert took_s < 9  # three seconds at a thousand a second, with threefold slack
+    assert took_s < 15  # three seconds at a thousand a second, with fivefold slack
 
 
 async def test_q16_the_boundary_is_exactly_the_deadline(world: World) -> None:
@@ -121,6 +124,7 @@ async def test_q16_the_boundary_is_exactly_the_deadline(world: World) -> None:
     assert [row["id"] for row in won] == [before]
 
 
+@pytest.mark.timing
 async def test_q19_a_limit_holds_on_every_path(world: World, redis_url: str) -> None:
     """One a second per number: a single message, a batch and a retry come through the same limit (I18)."""
     limited = "destinations: {uk: {prefixes: ['+44'], per_number: {rate_per_s: 1, burst: 1}}}\n"

@@ -215,7 +215,7 @@ async def index_of(redis_url: str) -> AsyncIterator[tuple[Scheduler, redis.async
         await client.aclose()
 
 
-async def until(condition: Callable[[], Awaitable[bool]], patience_s: float = 10.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], patience_s: float = 60.0) -> None:
     """Wait for a condition; AssertionError when it does not come."""
     end = time.monotonic() + patience_s
     while not await condition():

@@ -120,7 +120,7 @@ class Road:
         async def reached() -> bool:
             return sum(carrier.bound for carrier in self.carriers.values()) >= count
 
-        await until(reached, 15, lambda: "not bound")
+        await until(reached, 60, lambda: "not bound")
 
     async def events(self, id_: UUID) -> list[str]:
         """Types of the callbacks owed for a message, in order."""
