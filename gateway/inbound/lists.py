@@ -74,13 +74,16 @@ def rows_of(source: bytes) -> Iterator[list[str]]:
 
 
 def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    # Strict: a quotation mark that nobody closed would swallow the rows behind it, and nobody would miss their entries.
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         for row in reader:
             if any(cell.strip() for cell in row):
                 yield [str(reader.line_num), *(cell.strip()[:_FIELD_MAX] for cell in row)]
     except csv.Error:
-        raise ListUnreadable("is not CSV") from None
+        raise ListUnreadable(
+            f"is not CSV: see the quotation marks and the lengths of cells up to line {reader.line_num}"
+        ) from None
 
 
 def _delimiter(text: str) -> str:
