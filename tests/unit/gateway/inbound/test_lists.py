@@ -61,7 +61,7 @@ def test_what_would_be_read_wrongly_is_refused_as_a_whole(source: bytes) -> None
 
 @pytest.mark.parametrize(
     "cell",
-    ["3.93331E+11", "'" + ONE, "+44\u00a07700900123", "\u202a" + ONE, "+" + "\uff14\uff14\uff17\uff17\uff10\uff10\uff19\uff10\uff10\uff11\uff12\uff13", "=cmd|x", ONE[1:], "0" + ONE],
+    ["3.93331E+11", "'" + ONE, "+44\u00a07700900123", "\u202a" + ONE, "+\uff14\uff14", "=cmd|x", ONE[1:], "0" + ONE],
 )  # fmt: skip
 def test_what_is_no_number_is_a_fault_of_its_line_alone(cell: str) -> None:
     assert read(f"number\n{cell}\n{ONE}\n".encode()) == [(2, None), (3, (ONE, ""))]
