@@ -25,7 +25,6 @@ DROP_AGAIN_S: Final = 60.0
 CLOCKS_APART_MS: Final = 6 * 3_600_000
 APART_S: Final = 60.0
 _BUSY_S: Final = 0.05  # a pause between full batches: forgetting may take its time
-_LIVE_MS: Final = 10_000
 _OTP: Final = "otp"
 _START: Final = (date(2000, 1, 1), UUID(int=0))
 
@@ -145,7 +144,7 @@ class Retention:
     async def _may_retire(self, conn: asyncpg.Connection[Any]) -> bool:
         """Nothing new comes under an earlier key, and what carriers delivered under it is no longer kept."""
         rt, now_at = self._rt, self._rt.clock.now_at()
-        if await data_keys.in_use_elsewhere(conn, rt.sealer.current, now_at - _LIVE_MS):
+        if await data_keys.in_use_elsewhere(conn, rt.sealer.current):
             return False
         kept_ms = max(rt.policies.current.receipts.inbox_retention_ms, rt.policies.current.privacy.keep_text_ms)
         return await data_keys.since(conn, rt.sealer.current) < now_at - kept_ms

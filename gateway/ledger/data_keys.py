@@ -61,14 +61,16 @@ async def since(conn: asyncpg.Connection[Any], key_id: int) -> int:
     return int(await conn.fetchval("SELECT created_at FROM data_keys WHERE id = $1", key_id))
 
 
-async def in_use_elsewhere(conn: asyncpg.Connection[Any], current: int, live_since: int) -> bool:
-    """Whether a live process seals under another key: then rows under it may still come."""
+async def in_use_elsewhere(conn: asyncpg.Connection[Any], current: int) -> bool:
+    """Whether a process that has not ended seals under another key: then rows under it may still come.
+
+    One that is silent may only be stopped, and go on: the sweep that ends the silent decides, not its heartbeat.
+    """
     return bool(
         await conn.fetchval(
-            "SELECT EXISTS (SELECT FROM processes WHERE ended_at IS NULL AND heartbeat_at > $2"
+            "SELECT EXISTS (SELECT FROM processes WHERE ended_at IS NULL"
             " AND report ? 'data_key' AND (report ->> 'data_key')::int <> $1)",
             current,
-            live_since,
         )
     )
 

@@ -17,8 +17,9 @@ from gateway.delivery import retention as retention_role
 from gateway.delivery.retention import Retention
 from gateway.delivery.sweeps import Sweeper
 from gateway.domain.ids import day_of, uuid7
-from gateway.ledger import retention, sweeps, usage
+from gateway.ledger import data_keys, retention, sweeps, usage
 from gateway.ledger.merges import merge_batch
+from gateway.sealing import Sealer, about_message
 from tests.integration.delivery.test_retention import DAY, HOUR, column, days, final
 from tests.integration.delivery.world import World
 
@@ -223,3 +224,59 @@ async def test_a_day_that_a_clock_jumps_to_has_a_place_at_the_next_look(world: W
         "SELECT to_regclass($1)", f"messages_{retention.day_at(world.clock.now_at()):%Y%m%d}"
     )
     assert row is None
+
+
+async def test_a_key_changes_while_texts_are_sealed_and_wiped(world: World) -> None:
+    """One process still seals under the old key, others under the new one: every text opens, none that was wiped comes
+    back, and the old key stays until nobody uses it."""
+    old_key, new_key = bytes(range(32)), bytes(32)
+    async with world.pool.acquire() as conn:
+        first = await data_keys.load(conn, [old_key], 1)
+        second = await data_keys.load(conn, [new_key, old_key], 1)
+        await conn.execute(
+            "INSERT INTO processes (role, worker, pid, host, started_at, heartbeat_at, report)"
+            " VALUES ('api', 'api-1', 1, 'h', 0, 0, $1)",
+            {"data_key": first.current},
+        )  # stopped for long, and not ended
+    tenant, texts, wiped = world.tenants["acme"], dict[UUID, bytes](), set[UUID]()
+    over = asyncio.Event()
+
+    async def accept(sealer: Sealer) -> None:
+        for n in range(40):
+            message_id = uuid7(world.clock.now_at(), os.urandom(10))
+            texts[message_id] = text = f"{sealer.current}-{n}".encode()
+            sealed = sealer.seal(text, about_message(tenant, message_id))
+            await world.message(id=message_id, body=sealed, body_key_id=sealer.current)
+            await asyncio.sleep(0)
+
+    async def wipe() -> None:
+        while not over.is_set():
+            for one in random.sample(sorted(texts), min(3, len(texts))):
+                if await world.pool.execute("UPDATE messages SET body = NULL WHERE id = $1", one) == "UPDATE 1":
+                    wiped.add(one)
+            await asyncio.sleep(0.001)
+
+    world.sealer = second
+    worker = Retention(world.runtime())
+    wiping = asyncio.create_task(wipe())
+    accepting = asyncio.gather(accept(first), accept(second))
+    while not accepting.done():
+        await worker.keys()
+    await accepting
+    over.set()
+    await wiping
+    for _ in range(4):
+        await worker.keys()
+    alone = Sealer({second.current: new_key}, second.current)
+    for row in await world.pool.fetch("SELECT id, body, body_key_id FROM messages"):
+        if row["id"] in wiped:
+            assert row["body"] is None
+        else:
+            about = about_message(tenant, row["id"])
+            assert alone.open(row["body_key_id"], bytes(row["body"]), about) == texts[row["id"]]
+    world.clock.shift_ms = 30 * DAY
+    await worker.keys()
+    assert await world.pool.fetchval("SELECT count(*) FROM data_keys") == 2
+    await world.pool.execute("UPDATE processes SET ended_at = 1")
+    await worker.keys()
+    assert await world.pool.fetchval("SELECT count(*) FROM data_keys") == 1
