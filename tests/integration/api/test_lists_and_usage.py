@@ -340,7 +340,7 @@ async def put_message(gateway: Gateway, tenant: str, at: datetime, **values: Any
         "day": day_of(message_id), "id": message_id, "tenant_id": await tenant_id(gateway, tenant), "class": "otp",
         "status": "delivered", "recipient": NUMBER, "sender": "ACME", "encoding": "gsm7", "segments": 1,
         "route": "everywhere", "provider": "simulator", "created_at": made_at, "submit_by": made_at,
-        "expires_at": made_at, "predicted_wait_ms": 0, "policy_version": 1,
+        "expires_at": made_at, "predicted_wait_ms": 0, "policy_version": 1, "final_at": made_at,
     } | values  # fmt: skip
     names, marks = ", ".join(row), ", ".join(f"${n}" for n in range(1, len(row) + 1))
     await gateway.rt.pool.execute(f"INSERT INTO messages ({names}) VALUES ({marks})", *row.values())
