@@ -46,6 +46,7 @@ def configure(level: str = "info", log_format: str = "auto", **bound: str) -> No
     )
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(**bound)
+    _state.debugging = numeric <= logging.DEBUG
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -53,6 +54,26 @@ def configure(level: str = "info", log_format: str = "auto", **bound: str) -> No
         )
     )
     logging.basicConfig(handlers=[handler], level=max(numeric, logging.WARNING), force=True)
+
+
+def set_level(level: str) -> None:
+    """Changes how much is told from the next line on: `debug`, `info`, `warning` or `error`."""
+    numeric = getattr(logging, level.upper())
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(numeric))
+    logging.getLogger().setLevel(max(numeric, logging.WARNING))
+    _state.debugging = numeric <= logging.DEBUG
+
+
+def debugging() -> bool:
+    """Whether lines of level debug are told: hot paths ask before they gather what to tell."""
+    return _state.debugging
+
+
+class _State:
+    debugging = False
+
+
+_state = _State()
 
 
 def hide_private(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from gateway.ledger import data_keys, migrate
 from gateway.ledger.connect import LEDGER_ERRORS, open_pool
 from gateway.policy.applier import Applier
 from gateway.policy.holder import PolicyHolder
+from gateway.policy.rules.snapshot import Policy
 from gateway.sealing import KeyUnreadable, Sealer, read_key
 from gateway.settings import Settings
 from gateway.telemetry import begin_at_zero, metrics
@@ -99,6 +100,7 @@ class Runtime:
             await rt._load_keys()
             rt.policies = PolicyHolder(pool, rt.clock, rt.process_id)
             rt.applier = Applier(rt)
+            rt.policies.on_change(rt._set_log_level)
             stack.push_async_callback(rt._cancel_tasks)
             rt.spawn(rt._beat(), "heartbeat")
             rt.spawn(rt.clock.follow(client, rt._tell_clock), "clock")
@@ -207,6 +209,9 @@ class Runtime:
         finally:
             ready.cancel()
             stopping.cancel()
+
+    def _set_log_level(self, policy: Policy) -> None:
+        logs.set_level(policy.logs.level or self.settings.log_level)
 
     def _tell_clock(self, clock: Clock) -> None:
         metrics.clock_offset_seconds.labels(self.role).set(clock.offset_ms / 1000)

@@ -11,7 +11,8 @@ import asyncio
 import itertools
 import re
 import secrets
-from typing import Final
+from collections.abc import MutableMapping
+from typing import Any, Final
 
 from gateway import logs
 from gateway.admission.problems import INTERNAL, OVERLOAD, Problem
@@ -80,13 +81,15 @@ class Front:
     async def _serve(self, scope: Scope, send: Send) -> None:
         started = False
 
-        async def watch(message: dict[str, object]) -> None:
+        async def watch(message: MutableMapping[str, Any]) -> None:
             nonlocal started
+            if not started and logs.debugging():
+                _tell(scope, message)
             started = True
             await send(message)
 
         try:
-            await self._app(scope, _given(scope), watch)  # type: ignore[arg-type]
+            await self._app(scope, _given(scope), watch)
         except Exception as error:
             answer = failed(scope, error)
             if started:
@@ -144,6 +147,22 @@ class Front:
         finally:
             self._unfinished -= size
         return b"".join(chunks) if size <= limit else None
+
+
+def _tell(scope: Scope, start: MutableMapping[str, Any]) -> None:
+    """One line per request, at level debug: which call, how it ended, and the message that came of it.
+
+    Of the path only the call's name: what follows may be a number.
+    """
+    place = dict(start["headers"]).get(b"location", b"").decode("ascii", "replace")
+    _log.debug(
+        "request_answered",
+        request_id=scope[REQUEST_ID].decode("ascii"),
+        method=scope["method"],
+        call="/".join(scope["path"].split("/")[:3]),
+        status=start["status"],
+        message_id=place.rpartition("/")[2] or None,
+    )
 
 
 def failed(scope: Scope, error: Exception) -> Answer:

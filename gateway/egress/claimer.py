@@ -17,6 +17,7 @@ import asyncpg
 
 from gateway import logs
 from gateway.clock import Clock
+from gateway.domain.ids import show
 from gateway.domain.suppression import rules_of
 from gateway.egress.flights import Flight
 from gateway.egress.outcome_writer import OutcomeWriter
@@ -209,7 +210,7 @@ class Claimer:
                     continue
                 if not self._parts.sealer.knows(row["body_key_id"]):
                     # Not held: as an unwritten claim of ours it goes back to the queue, and to a process with the key.
-                    _log.error("data_key_missing", id=str(row["id"]), data_key=row["body_key_id"])
+                    _log.error("data_key_missing", message_id=show(row["id"]), data_key=row["body_key_id"])
                     continue
                 lease = Lease(item.reference.queued_at, item.reference.deadline_at, item.spacing_ms, claimed_mono)
                 ready.append(self._flight(row, lease, policy, asked.claims.provider))
@@ -222,7 +223,7 @@ class Claimer:
         try:
             flight = flight_of(self._opened(row), lease, dialect, provider, self._parts.references)
         except (SealBroken, TextError, TextMissing, ValueError, OverflowError) as fault:
-            _log.error("message_unsendable", id=str(row["id"]), error=type(fault).__name__)
+            _log.error("message_unsendable", message_id=show(row["id"]), error=type(fault).__name__)
             return broken_flight(row, lease, provider, "unsendable")
         flight.route = row["route"]
         traffic = policy.classes.get(flight.class_name)

@@ -18,6 +18,7 @@ import asyncpg
 
 from gateway import logs
 from gateway.clock import Clock
+from gateway.domain.ids import show
 from gateway.egress.rounds import Rounds
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.ending_counts import count_endings
@@ -151,6 +152,8 @@ class OutcomeWriter:
         for closing in batch:
             if not closing.late:
                 self.held.discard(closing.id)
+        if logs.debugging():
+            _tell(batch)
         if stored is not None:
             count_endings(stored)
             await hand_on(self._parts.scheduler, conn, stored)
@@ -184,6 +187,18 @@ class OutcomeWriter:
                 await self._parts.scheduler.answered(provider, segments, class_name)
         except IndexUnavailable:
             pass  # a measurement: the next one counts
+
+
+def _tell(batch: list[Closing]) -> None:
+    for closing in batch:
+        _log.debug(
+            "submit_ended",
+            message_id=show(closing.id),
+            slot=closing.slot,
+            outcome=closing.outcome,
+            provider=closing.provider,
+            command_status=closing.command_status,
+        )
 
 
 async def hand_on(scheduler: Scheduler, conn: asyncpg.Connection[Any], stored: Stored) -> None:

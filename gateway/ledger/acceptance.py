@@ -20,6 +20,7 @@ import orjson
 
 from gateway import logs
 from gateway.domain import ids
+from gateway.domain.ids import show
 from gateway.ledger.connect import LEDGER_ERRORS
 from gateway.ledger.idempotency import KeyPlace
 from gateway.sealing import Sealer, about_message
@@ -215,7 +216,7 @@ class Acceptance:
                 # Nothing was written. Whose row the server cannot store is its own call's fault, not its neighbours'.
                 if len(batch) > 1:
                     return all([await self._commit(conn, [call], label) for call in batch])
-                _log.error("row_not_storable", message=str(batch[0].rows[0]["id"]))
+                _log.error("row_not_storable", message_id=show(batch[0].rows[0]["id"]))
                 _fail(batch)
                 return True
             except LEDGER_ERRORS as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.policy.rules.carriers import read_providers
 from gateway.policy.rules.document import Section, compose
 from gateway.policy.rules.faults import Fault, PolicyInvalid
-from gateway.policy.rules.retention import read_callbacks, read_inbound, read_privacy, read_receipts
+from gateway.policy.rules.retention import read_callbacks, read_inbound, read_logs, read_privacy, read_receipts
 from gateway.policy.rules.routing import read_destinations, read_routes
 from gateway.policy.rules.snapshot import Policy
 from gateway.policy.rules.tenancy import read_tenant_defaults, read_tenants
@@ -36,6 +36,7 @@ def read_policy(source: str, version: int = 0) -> Policy:
         receipts=read_receipts(root),
         privacy=read_privacy(root),
         callbacks=read_callbacks(root),
+        logs=read_logs(root),
     )
     root.finish()
     _check_inbound_numbers(root, policy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.policy.rules.document import Section
 from gateway.policy.rules.scalars import BadValue, duration_ms
-from gateway.policy.rules.snapshot import CallbackRules, Inbound, Privacy, ReceiptRules
+from gateway.policy.rules.snapshot import CallbackRules, Inbound, LogRules, Privacy, ReceiptRules
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 STOP_WORDS = ("STOP", "STOPALL", "UNSUBSCRIBE", "CANCEL", "END", "QUIT", "ARRET", "BAJA")
@@ -61,6 +61,16 @@ def read_callbacks(root: Section) -> CallbackRules:
     )
     section.finish()
     return found
+
+
+def read_logs(root: Section) -> LogRules:
+    """How much processes tell in their logs."""
+    section = root.section("logs")
+    level = None
+    if section.has("level") and not section.is_null("level"):
+        level = section.choice("level", "info", ("debug", "info", "warning", "error"))
+    section.finish()
+    return LogRules(level)
 
 
 def _positive(text: str) -> int:

@@ -263,6 +263,13 @@ class CallbackRules:
 
 
 @dataclass(frozen=True, slots=True)
+class LogRules:
+    """What processes write into their logs; None: what SLUICEGATE_LOG_LEVEL says."""
+
+    level: str | None = None  # debug | info | warning | error
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """Everything that operators tune, at one version."""
 
@@ -278,3 +285,4 @@ class Policy:
     receipts: ReceiptRules
     privacy: Privacy
     callbacks: CallbackRules
+    logs: LogRules = field(default_factory=LogRules)

@@ -101,3 +101,35 @@ async def test_what_asyncio_says_of_a_failed_task_quotes_nothing(capsys: pytest.
     await asyncio.sleep(0)
     line = capsys.readouterr().err
     assert "Task exception was never retrieved" in line and "ValueError" in line and SECRET not in line
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    log = logs.get("test")
+    for level in ("debug", "info", "warning", "error"):
+        getattr(log, level)(f"event_of_{level}")
+    return [json.loads(line)["level"] for line in capsys.readouterr().err.splitlines()]
+
+
+def test_the_level_changes_for_loggers_that_are_there_already(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json", role="api", worker="api-1")
+    assert told(capsys) == ["info", "warning", "error"] and not logs.debugging()
+    logs.set_level("debug")
+    assert told(capsys) == ["debug", "info", "warning", "error"] and logs.debugging()
+    logs.set_level("error")
+    assert told(capsys) == ["error"] and not logs.debugging()
+
+
+def test_one_line_has_one_event_time_level_role_and_worker(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json", role="egress", worker="egress-2")
+    logs.get("gateway.egress").info("session_bound", session="a1", note="two\nlines \x1b[31m")
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and "\x1b" not in line
+    shown = json.loads(line)
+    assert {"event", "level", "timestamp", "role", "worker", "module", "session"} <= set(shown)
+
+
+def test_for_people_a_line_begins_with_its_time_and_names_the_event(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "console", role="egress", worker="egress-2")
+    logs.get("gateway.egress").info("session_bound", session="a1", password="canary")
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and "session_bound" in line and "canary" not in line
