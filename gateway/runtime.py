@@ -15,7 +15,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from gateway import logs
+from gateway import figures, logs
 from gateway.clock import Clock
 from gateway.ledger import data_keys, migrate
 from gateway.ledger.connect import LEDGER_ERRORS, open_pool
@@ -64,6 +64,7 @@ class Runtime:
         self.applier: Applier
         self.stopping = asyncio.Event()
         self.report: dict[str, Any] = {}
+        self.tenants_told: Callable[[], dict[str, Any]] = dict  # set by a door: what each tenant got from it
         self.failure: BaseException | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -183,6 +184,7 @@ class Runtime:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_S)
+            self.report["figures"] = figures.read(self.clock.now_at(), self.role, self.tenants_told())
             try:
                 done = await self.pool.execute(
                     "UPDATE processes SET heartbeat_at = $2, report = $3 WHERE id = $1 AND ended_at IS NULL",

@@ -58,10 +58,10 @@ async def submit(desk: Desk, tenant: TenantRef, body: bytes, header: str | None)
     if grant is not None:
         headers = grant.headers()
         if not grant.allowed:
-            return desk.refuse_rate(grant.retry_after_s, headers)
+            return desk.refuse_rate(tenant, grant.retry_after_s, headers)
     key = idempotency_keys.read(header)
     if isinstance(key, Problem):
-        desk.count_refusal(NO_CLASS, key)
+        desk.count_refusal(tenant, NO_CLASS, key)
         return problem_answer(key, headers)
     if given is None:
         return problem_answer(problem or STORAGE, headers)
@@ -111,7 +111,7 @@ async def _submit(desk: Desk, visit: Visit, policy: Policy, batch: BatchRequest)
     if instead is not None:
         return instead
     for row in worked.rows:
-        desk.count_accepted(row["class"], row["segments"], deferred=row["due_kind"] == DEFERRAL)
+        desk.count_accepted(visit.tenant, row["class"], row["segments"], deferred=row["due_kind"] == DEFERRAL)
     return raw_answer(202, call.answer, visit.headers)
 
 
@@ -141,7 +141,7 @@ def _decide(
     judged, verdicts = chunk[0], iter(chunk[1])
     for one in judged:
         if isinstance(one, Problem):
-            _refuse(desk, NO_CLASS, one, worked)
+            _refuse(desk, visit.tenant, (NO_CLASS, one), worked)
             continue
         if one.clocks.not_before is not None:
             decision: Admitted | Problem = Admitted(0, one.clocks, 0, one.clocks.held_by)
@@ -152,7 +152,7 @@ def _decide(
                 desk.note_wait(one.traffic.name, one.routes[verdict.candidate].name, verdict.predicted_wait_ms)
         if isinstance(decision, Problem):
             desk.caps.take_back(visit.tenant.id, one.measure.segments, one.clocks.created_at)
-            _refuse(desk, one.traffic.name, decision, worked)
+            _refuse(desk, visit.tenant, (one.traffic.name, decision), worked)
         else:
             worked.promised += one.measure.segments
             _accept(desk, visit, policy, (one, decision), worked)
@@ -182,8 +182,9 @@ async def _judge(
     return results
 
 
-def _refuse(desk: Desk, class_name: str, problem: Problem, worked: _Worked) -> None:
-    desk.count_refusal(class_name, problem)
+def _refuse(desk: Desk, tenant: TenantRef, refusal: tuple[str, Problem], worked: _Worked) -> None:
+    class_name, problem = refusal
+    desk.count_refusal(tenant, class_name, problem)
     worked.problems.append(problem)
     worked.results.append(refused_item(problem))
 

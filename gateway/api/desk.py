@@ -32,6 +32,7 @@ from gateway.api.daily_caps import DailyCaps, seconds_to_midnight
 from gateway.api.door_rate import REDIS_S, DoorRate, Grant, Toll
 from gateway.api.gathering import Gatherer, GatheringFull
 from gateway.api.queueing import Queueing
+from gateway.api.tenant_tallies import TenantTallies
 from gateway.domain import ids
 from gateway.ledger import consents, idempotency
 from gateway.ledger.acceptance import (
@@ -100,6 +101,8 @@ class Desk:
         # Held for a turn of the loop with each chunk of a batch that is worked: however many batches come at once, a
         # single message waits for one chunk.
         self.batch_turn = asyncio.Lock()
+        self.tallies = TenantTallies()
+        rt.tenants_told = self.tallies.told
 
     def start(self) -> None:
         """Starts the gatherers and writers as tasks of the process."""
@@ -189,12 +192,12 @@ class Desk:
             return problem_answer(STORAGE, visit.headers)
         return problem_answer(problem, visit.headers) if kept is None else self.replay(visit, kept)
 
-    def refuse_rate(self, retry_after_s: int, headers: Headers) -> Answer:
+    def refuse_rate(self, tenant: TenantRef, retry_after_s: int, headers: Headers) -> Answer:
         """The one refusal that comes before everything else."""
         problem = Problem(
             "quota.rate", "The tenant sends more messages per second than agreed.", retry_after_s=retry_after_s
         )
-        self.count_refusal(NO_CLASS, problem)
+        self.count_refusal(tenant, NO_CLASS, problem)
         return problem_answer(problem, headers)
 
     def remembered(self, visit: Visit) -> Answer | None:
@@ -259,8 +262,9 @@ class Desk:
             self._counters[class_name, verdict, reason] = counter
         counter.inc()
 
-    def count_accepted(self, class_name: str, segments: int, *, deferred: bool) -> None:
-        """One accepted message for the metrics."""
+    def count_accepted(self, tenant: TenantRef, class_name: str, segments: int, *, deferred: bool) -> None:
+        """One accepted message for the metrics and the tenant's tally."""
+        self.tallies.accepted(tenant.name, segments)
         self.count(class_name, "defer" if deferred else "accept", "ok")
         metrics.segments_admitted_total.labels(class_name).inc(segments)
 
@@ -271,8 +275,9 @@ class Desk:
             gauge = self._waits[class_name, route] = metrics.predicted_wait_seconds.labels(class_name, route)
         gauge.set(predicted_ms / 1000)
 
-    def count_refusal(self, class_name: str, problem: Problem) -> None:
-        """One refusal for the metrics."""
+    def count_refusal(self, tenant: TenantRef, class_name: str, problem: Problem) -> None:
+        """One refusal for the metrics and the tenant's tally."""
+        self.tallies.refused(tenant.name, problem.code)
         self.count(class_name, "slow_down" if problem.status == 429 else "refuse", problem.code)
 
     def _remember(self, place: KeyPlace, kept: Kept) -> None:

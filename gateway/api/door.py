@@ -61,11 +61,11 @@ class Door:
         if grant is not None:
             headers = grant.headers()
             if not grant.allowed:
-                return desk.refuse_rate(grant.retry_after_s, headers)
+                return desk.refuse_rate(tenant, grant.retry_after_s, headers)
         try:
             given = read_object(body)
         except BodyRefused as refused:
-            desk.count_refusal(NO_CLASS, refused.problem)
+            desk.count_refusal(tenant, NO_CLASS, refused.problem)
             return problem_answer(refused.problem, headers)
         able = grant is not None and desk.in_step
         if dry_run:
@@ -86,7 +86,7 @@ class Door:
         desk = self._desk
         key = idempotency_keys.read(header)
         if isinstance(key, Problem):
-            desk.count_refusal(NO_CLASS, key)
+            desk.count_refusal(tenant, NO_CLASS, key)
             return problem_answer(key, headers)
         place = KeyPlace(tenant.id, MESSAGES, key)
         visit = Visit(tenant, place, fingerprints.fingerprint(desk.rt.pepper, given), headers)
@@ -107,22 +107,22 @@ class Door:
         request, faults = read_message(given, ALONE)
         allowed = judge(moment, request, faults, ALONE)
         if isinstance(allowed, Problem):
-            desk.count_refusal(request.class_name or NO_CLASS, allowed)
+            desk.count_refusal(visit.tenant, request.class_name or NO_CLASS, allowed)
             return await desk.refuse(visit, allowed)
         if (unwanted := (await desk.consent(visit.tenant, [allowed]))[0]) is not None:
-            desk.count_refusal(allowed.traffic.name, unwanted)
+            desk.count_refusal(visit.tenant, allowed.traffic.name, unwanted)
             return await desk.refuse(visit, unwanted)
         rules = tenant_rules(policy, visit.tenant.name)
         segments, name = allowed.measure.segments, allowed.traffic.name
         if (over := await desk.promise(visit.tenant, rules, segments)) is not None:
-            desk.count_refusal(name, over)
+            desk.count_refusal(visit.tenant, name, over)
             return await desk.refuse(visit, over)
         kept = False
         try:
             token = fingerprints.key_token(visit.place.tenant_id, visit.place.endpoint, visit.place.key)
             admitted = await self._admit(allowed, token)
             if isinstance(admitted, Problem):
-                desk.count_refusal(name, admitted)
+                desk.count_refusal(visit.tenant, name, admitted)
                 return await desk.refuse(visit, admitted)
             call = _call(visit, token, (moment, allowed, admitted), desk)
             instead = await desk.keep(visit, call)
@@ -132,7 +132,7 @@ class Door:
                 desk.caps.take_back(visit.tenant.id, segments, moment.now_at)
         if instead is not None:
             return instead
-        desk.count_accepted(name, segments, deferred=admitted.due_kind == DEFERRAL)
+        desk.count_accepted(visit.tenant, name, segments, deferred=admitted.due_kind == DEFERRAL)
         return raw_answer(202, call.answer, (*visit.headers, *location_of(call.answer)))
 
     async def _admit(self, allowed: Allowed, token: int) -> Admitted | Problem:

@@ -199,6 +199,7 @@ class SessionLine:
             "ready": self.pump.stock,
             "rate": round(self._pacer.measured_per_s, 1),
             "limit": rate_per_s,
+            "round_trip_ms": round(self.pump.round_trip_s * 1000, 1),
             "last_error": self.pump.last_error,
         }
 

@@ -156,5 +156,5 @@ async def _revoke_key(desk: Desk, request: Request, actor: str) -> Response:
     return Response(status_code=204) if done else problem(404, "not_found", "There is no such key that is live")
 
 
-async def _console_link(desk: Desk, _request: Request, _actor: str) -> Response:
-    return json({"path": f"/console/login?token={desk.links.issue()}"}, 201)
+async def _console_link(desk: Desk, _request: Request, actor: str) -> Response:
+    return json({"path": f"/console/login?token={desk.links.issue(actor)}"}, 201)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -13,12 +12,11 @@ from gateway.admission.problems import Problem
 from gateway.api.applications import ACTIONS, Applications
 from gateway.api.desk import TenantRef
 from gateway.domain.ids import rfc3339
-from gateway.ledger import pauses, session_orders
-from gateway.ledger.pauses import DRAIN, PAUSE, PROVIDER, ROUTE, SESSION, Place
+from gateway.ledger import pauses
+from gateway.ledger.pauses import PROVIDER, ROUTE, SESSION, Place
+from gateway.operators import holding
 from gateway.operators.answers import json, problem
 from gateway.operators.desk import Desk
-from gateway.policy.rules.snapshot import Policy
-from scheduler.store.scheduler import IndexUnavailable
 
 Handler = Callable[[Desk, Request, str], Awaitable[Response]]
 _SECTIONS: Final = {ROUTE: "routes", PROVIDER: "providers", SESSION: "sessions"}
@@ -31,8 +29,7 @@ def pause_routes() -> list[tuple[str, str, Handler]]:
         ("GET", "/applications/{tenant}", _applications),
     ]
     for kind, section in _SECTIONS.items():
-        modes = (PAUSE, DRAIN) if kind == SESSION else (PAUSE,)
-        table += [("POST", f"/{section}/{{name}}/{mode}", _pause(kind, mode)) for mode in modes]
+        table += [("POST", f"/{section}/{{name}}/{mode}", _pause(kind, mode)) for mode in holding.modes(kind)]
         table.append(("POST", f"/{section}/{{name}}/resume", _resume(kind)))
     table += [("POST", f"/applications/{{tenant}}/{{name:path}}/{action}", _application(action)) for action in ACTIONS]
     return table
@@ -58,15 +55,9 @@ async def _list(desk: Desk, _request: Request, _actor: str) -> Response:
 
 def _pause(kind: str, mode: str) -> Handler:
     async def answer(desk: Desk, request: Request, actor: str) -> Response:
-        rt, place = desk.rt, Place(kind, request.path_params["name"])
-        async with rt.pool.acquire() as conn:
-            if not _is_named(rt.policies.current, place):
-                return problem(404, "not_found", f"The policy has no {kind} of this name")
-            await pauses.set_pause(conn, place, mode, actor, rt.clock.now_at())
-        if kind != SESSION:
-            # Delivery tells the index too; this way it knows before the call is answered.
-            with suppress(IndexUnavailable, TimeoutError):
-                await rt.scheduler.pause(place.scope)
+        place = Place(kind, request.path_params["name"])
+        if not await holding.hold(desk.rt, place, mode, actor):
+            return problem(404, "not_found", f"The policy has no {kind} of this name")
         return json({"kind": kind, "name": place.name, "mode": mode})
 
     return answer
@@ -74,14 +65,9 @@ def _pause(kind: str, mode: str) -> Handler:
 
 def _resume(kind: str) -> Handler:
     async def answer(desk: Desk, request: Request, actor: str) -> Response:
-        rt, place = desk.rt, Place(kind, request.path_params["name"])
-        now_at = rt.clock.now_at()
-        async with rt.pool.acquire() as conn:
-            ended = await pauses.clear_pause(conn, place, actor, now_at)
-            if kind == SESSION and _is_named(rt.policies.current, place):
-                await session_orders.resume(conn, place.name, now_at)
-            elif not ended and not _is_named(rt.policies.current, place):
-                return problem(404, "not_found", f"No {kind} of this name is paused, and the policy has none")
+        place = Place(kind, request.path_params["name"])
+        if not await holding.let_go(desk.rt, place, actor):
+            return problem(404, "not_found", f"No {kind} of this name is paused, and the policy has none")
         return json({"kind": kind, "name": place.name, "mode": None})
 
     return answer
@@ -112,11 +98,3 @@ async def _tenant(desk: Desk, request: Request) -> TenantRef | None:
     name = request.path_params["tenant"]
     tenant_id = await desk.rt.pool.fetchval("SELECT id FROM tenants WHERE name = $1", name)
     return None if tenant_id is None else TenantRef(tenant_id, name)
-
-
-def _is_named(policy: Policy, place: Place) -> bool:
-    if place.kind == ROUTE:
-        return place.name in policy.routes
-    if place.kind == PROVIDER:
-        return place.name in policy.providers
-    return any(place.name in provider.sessions for provider in policy.providers.values())

@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway import logs
-from gateway.console.pages import console_routes
+from gateway.console.site import console_routes
 from gateway.operators import metrics_page
 from gateway.operators.admin import admin_routes
 from gateway.operators.answers import json, problem

@@ -37,12 +37,13 @@ async def look(pool: asyncpg.Pool[Any], scheduler: Scheduler, policy: Policy, no
         "processes": [_process(row, policy.version, now_at) for row in rows],
         "classes": _classes(policy, index),
         "providers": _providers(policy, index),
-        "sessions": _sessions(policy, rows),
+        "sessions": _sessions(policy, rows, index),
         "routes": {
             name: {"provider": route.provider, "prefixes": list(route.prefixes), "preference": route.preference}
             for name, route in policy.routes.items()
         },
         "scopes": _scopes(index),
+        "index_answers": index is not None,
     }
 
 
@@ -99,7 +100,7 @@ def _sum(lines: list[LineReport] | None) -> dict[str, Any]:
     }
 
 
-def _sessions(policy: Policy, rows: list[Any]) -> dict[str, Any]:
+def _sessions(policy: Policy, rows: list[Any], index: IndexReport | None) -> dict[str, Any]:
     told: dict[str, dict[str, Any]] = {}
     for row in rows:
         for name, report in dict(row["report"].get("sessions") or {}).items():
@@ -114,9 +115,23 @@ def _sessions(policy: Policy, rows: list[Any]) -> dict[str, Any]:
             "worker": None,
             "state": "closed",
             **told.get(session.name, {}),
+            "link": _link(index, session.name),
         }
         for provider in policy.providers.values()
         for session in provider.sessions.values()
+    }
+
+
+def _link(index: IndexReport | None, session: str) -> dict[str, Any] | None:
+    """What the index makes of a session: `state` as in `LinkReport`, the share of its rate in force, since when."""
+    link = index.sessions.get(session) if index is not None else None
+    if link is None:
+        return None
+    return {
+        "state": link.state,
+        "rate_share": link.rate_share,
+        "since_ms": link.since_ms,
+        "probe_in_ms": link.probe_in_ms,
     }
 
 

@@ -149,6 +149,7 @@ async def _operators_page(rt: Runtime) -> AsyncIterator[None]:
         settings.admin_host, settings.admin_port, "SLUICEGATE_ADMIN_HOST and SLUICEGATE_ADMIN_PORT"
     )
     desk = Desk(rt)
+    desk.watch()
     async with OperatorsServer(build_app(desk), listener):
         yield
     await desk.close()

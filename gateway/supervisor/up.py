@@ -109,6 +109,7 @@ class Supervisor:
         token = secrets.token_urlsafe(32)
         desk = Desk(rt, token=token, neighbours=lambda: self._crew.neighbours)
         stack.push_async_callback(desk.close)
+        desk.watch()
         await stack.enter_async_context(OperatorsServer(build_app(desk), operators_port))
         stack.push_async_callback(self._stop_crew)
         for part in self._parts():

@@ -72,9 +72,11 @@ def test_health_and_readiness(gateway: RunningGateway) -> None:
 
 def test_the_console_link_works_once(gateway: RunningGateway) -> None:
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
-    page = opener.open(gateway.login_link, timeout=10).read().decode()
-    assert "sim-1" in page
-    assert "sim-1" in opener.open(f"{gateway.operators_url}/console/now", timeout=10).read().decode()
+    assert ask("GET", gateway.login_link)[0] == 200, "looking at the link does not spend it"
+    origin, _, token = gateway.login_link.partition("/console/login?token=")
+    form = urllib.request.Request(f"{origin}/console/login", f"token={token}".encode(), {"Origin": origin})
+    assert "simulator" in opener.open(form, timeout=10).read().decode()
+    assert "sim-1" in opener.open(f"{gateway.operators_url}/console/carriers", timeout=10).read().decode()
     assert ask("GET", gateway.login_link)[0] == 401
     assert ask("GET", f"{gateway.operators_url}/console")[0] == 401
 

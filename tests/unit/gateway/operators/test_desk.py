@@ -9,10 +9,11 @@ from gateway.operators import desk
 
 def test_a_link_is_redeemed_once() -> None:
     links = desk.Pass(60.0)
-    secret = links.issue()
-    assert links.redeem(secret)
-    assert not links.redeem(secret)
-    assert not links.redeem("another")
+    secret = links.issue("key 0a")
+    assert links.holds(secret)
+    assert links.redeem(secret) == "key 0a"
+    assert links.redeem(secret) is None
+    assert links.redeem("another") is None
 
 
 def test_a_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:

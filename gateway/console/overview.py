@@ -1,0 +1,94 @@
+"""The first page: is every class in time, what comes and goes, what is wrong now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway import figures
+from gateway.console.findings import find
+from gateway.console.history import History
+from gateway.console.visit import GUARDS, Site, Visit, page
+from gateway.ledger import pauses
+from gateway.operators.look import look
+from scheduler.core.asks import Blocker
+from scheduler.store.scheduler import IndexUnavailable
+
+RATES = (
+    ("admitted", figures.ADMITTED),
+    ("sent", figures.SENT),
+    ("refused", figures.REFUSED),
+    ("expired", figures.EXPIRED),
+)
+_BLOCKERS_SHOWN = 12
+
+
+def routes(site: Site) -> list[Route]:
+    """The overview and what its charts are drawn from."""
+    return [
+        page(site, "/console", _overview),
+        page(site, "/console/series", _series),
+    ]
+
+
+async def _overview(visit: Visit) -> Response:
+    rt = visit.desk.rt
+    status = await look(rt.pool, rt.scheduler, rt.policies.current, rt.clock.now_at())
+    async with rt.pool.acquire() as conn:
+        standing = await pauses.list_pauses(conn)
+    history = visit.desk.history
+    return visit.show(
+        "overview.html",
+        status=status,
+        findings=find(status, history.now, standing),
+        classes={name: shown_class(name, one, history) for name, one in status["classes"].items()},
+        providers={name: _provider(name, one, status, history) for name, one in status["providers"].items()},
+        blockers=await top_blockers(visit),
+        since_at=history.since_at,
+    )
+
+
+async def _series(visit: Visit) -> Response:
+    policy = visit.desk.rt.policies.current
+    drawn = visit.desk.history.series(policy.classes)
+    drawn["budgets"] = {
+        name: {"budget_s": rules.wait_budget_ms / 1000, "door_share": rules.door_share}
+        for name, rules in policy.classes.items()
+    }
+    return Response(orjson.dumps(drawn), media_type="application/json", headers=GUARDS)
+
+
+def shown_class(name: str, one: dict[str, Any], history: History) -> dict[str, Any]:
+    """A class with its rates of the last quarter of a minute and how much of its budget its oldest has used."""
+    age_ms = one["queue_age_ms"]
+    used = None if age_ms is None else age_ms / one["wait_budget_ms"]
+    verdict, tone = "in time", "good"
+    if used is None:
+        verdict, tone = "not known", "warn"
+    elif age_ms > one["wait_budget_ms"]:
+        verdict, tone = "over budget", "bad"
+    elif age_ms > one["door_limit_ms"]:
+        verdict, tone = "door closed", "warn"
+    rates = {label: history.rate_per_s(f"{key}/{name}") for label, key in RATES}
+    reasons = sorted(history.total(f"{figures.REFUSED}/{name}").items(), key=lambda item: -item[1])[:3]
+    return one | {"used": used, "verdict": verdict, "tone": tone, "rates": rates, "reasons": reasons}
+
+
+async def top_blockers(visit: Visit) -> list[Blocker] | None:
+    """What holds most, by class; None where the index does not answer."""
+    try:
+        return (await visit.desk.rt.scheduler.blockers())[:_BLOCKERS_SHOWN]
+    except IndexUnavailable:
+        return None
+
+
+def _provider(name: str, one: dict[str, Any], status: dict[str, Any], history: History) -> dict[str, Any]:
+    states = [status["sessions"][session]["state"] for session in one["sessions"]]
+    return one | {
+        "bound": states.count("bound"),
+        "coverage": history.now.get(f"{figures.COVERAGE}/{name}"),
+        "delivered": history.now.get(f"{figures.DELIVERED}/{name}"),
+    }

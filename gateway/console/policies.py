@@ -1,0 +1,193 @@
+"""The policy: its versions and who entered them, what one would change in words, checking, applying, going back.
+
+A text is applied only as it was checked, and only while the version it was compared with is still in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from gateway.console.visit import GUARDS, Site, Visit, act, page, refused
+from gateway.policy import versions
+from gateway.policy.applier import PolicyRefused
+from gateway.policy.rules.diff import describe
+from gateway.policy.rules.faults import Fault, PolicyInvalid
+from gateway.policy.rules.parse import read_policy
+from gateway.policy.rules.scalars import is_reference
+from gateway.policy.rules.snapshot import Policy
+from gateway.policy.rules.warnings import warn
+
+SOURCE_MAX: Final = 1 << 20
+HIDDEN: Final = "••••"
+_SECRET_MIN: Final = 4  # a shorter one stands in other words too
+_INLINE: Final = re.compile(r"(\bpassword:\s*)(?!env:|file:|\s)(\"[^\"]*\"|'[^']*'|[^,}\s#]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to be said of a text before it is applied."""
+
+    faults: tuple[Fault, ...] = ()
+    warnings: list[Fault] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+
+
+def routes(site: Site) -> list[Route]:
+    """The pages and forms of the policy."""
+    return [
+        page(site, "/console/policy", _history),
+        page(site, "/console/policy/versions/{version:int}", _version),
+        page(site, "/console/policy/edit", _edit),
+        page(site, "/console/policy/check", _to_edit),
+        page(site, "/console/policy/apply", _to_edit),
+        act(site, "/console/policy/check", _check),
+        act(site, "/console/policy/apply", _apply),
+        act(site, "/console/policy/rollback/{version:int}", _rollback),
+    ]
+
+
+async def _history(visit: Visit) -> Response:
+    async with visit.desk.rt.pool.acquire() as conn:
+        entered = await versions.history(conn)
+    return visit.show("policy.html", entered=entered, in_force=visit.desk.rt.policies.current.version)
+
+
+async def _version(visit: Visit) -> Response:
+    rt, version = visit.desk.rt, visit.request.path_params["version"]
+    async with rt.pool.acquire() as conn:
+        found = next((one for one in await versions.history(conn, limit=1_000) if one.version == version), None)
+    if found is None:
+        advice = "The list of all versions says which there are."
+        return refused(visit.site, visit.request, 404, f"There is no policy version {version}", advice)
+    verdict = await judge(rt.policies.current, found.source)
+    return visit.show(
+        "policy_version.html",
+        one=found,
+        source=without_secrets(found.source, await _read(found.source)),
+        verdict=verdict,
+        in_force=rt.policies.current.version,
+    )
+
+
+async def _edit(visit: Visit) -> Response:
+    rt = visit.desk.rt
+    asked = visit.query("from", 9)
+    version = int(asked) if asked.isascii() and asked.isdecimal() else rt.policies.current.version
+    async with rt.pool.acquire() as conn:
+        source = await versions.source_of(conn, version)
+    if source is None:
+        return refused(
+            visit.site, visit.request, 404, f"There is no policy version {version}", "Choose one of the list."
+        )
+    return _editor(visit, source, None)
+
+
+async def _to_edit(_visit: Visit) -> Response:
+    return RedirectResponse("/console/policy/edit", 303, headers=GUARDS)
+
+
+def _editor(
+    visit: Visit, source: str, verdict: Verdict | None, refusal: str | None = None, code: int = 200
+) -> Response:
+    return visit.show(
+        "policy_edit.html",
+        code,
+        source=source,
+        verdict=verdict,
+        refusal=refusal,
+        checked=_digest(source),
+        base=visit.desk.rt.policies.current.version,
+        has_secrets=verdict is not None and any("is written out" in one.message for one in verdict.warnings),
+    )
+
+
+async def _check(visit: Visit) -> Response:
+    source = _source(visit)
+    verdict = await judge(visit.desk.rt.policies.current, source)
+    return _editor(visit, source, verdict, code=422 if verdict.faults else 200)
+
+
+async def _apply(visit: Visit) -> Response:
+    rt, source = visit.desk.rt, _source(visit)
+    verdict = await judge(rt.policies.current, source)
+    if visit.form.get("checked") != _digest(source):
+        return _editor(visit, source, verdict, "The text changed after it was checked: look at it once more.", 409)
+    if visit.form.get("base") != str(rt.policies.current.version):
+        now = f"Version {rt.policies.current.version} came into force meanwhile: look at what would change now."
+        return _editor(visit, source, verdict, now, 409)
+    try:
+        version = await rt.applier.apply(source, visit.actor, visit.form.get("note", "")[:200].strip())
+    except PolicyInvalid:
+        return _editor(visit, source, verdict, code=422)
+    except PolicyRefused as refusal:
+        return _editor(visit, source, verdict, f"Not applied: {refusal}", 409)
+    await rt.policies.look()
+    return visit.done("/console/policy", f"Policy version {version} is in force.")
+
+
+async def _rollback(visit: Visit) -> Response:
+    rt, version = visit.desk.rt, visit.request.path_params["version"]
+    try:
+        made = await rt.applier.rollback(version, visit.actor)
+    except LookupError as error:
+        return refused(visit.site, visit.request, 404, str(error).capitalize(), "Nothing was done.")
+    except (PolicyInvalid, PolicyRefused) as refusal:
+        advice = f"The policy in force stays: {refusal}"
+        return refused(visit.site, visit.request, 409, f"Version {version} cannot be used now", advice)
+    await rt.policies.look()
+    return visit.done("/console/policy", f"Policy version {made} is in force, with the text of version {version}.")
+
+
+async def judge(in_force: Policy, source: str) -> Verdict:
+    """Every fault of a text, or else its warnings and what it would change."""
+    if len(source.encode("utf-8", "surrogatepass")) > SOURCE_MAX:
+        return Verdict((Fault(0, "", "is over 1 MiB"),))
+    try:
+        policy = await asyncio.to_thread(read_policy, source)
+    except PolicyInvalid as invalid:
+        return Verdict(invalid.faults)
+    return Verdict(warnings=warn(policy), changes=describe(in_force, policy))
+
+
+async def _read(source: str) -> Policy | None:
+    try:
+        return await asyncio.to_thread(read_policy, source)
+    except PolicyInvalid:
+        return None
+
+
+def without_secrets(source: str, policy: Policy | None) -> str:
+    """A text to look at: passwords and secrets that are written out are hidden, references to them are not."""
+    shown = _INLINE.sub(rf"\1{HIDDEN}", source)
+    for secret in sorted(set(_literals(policy)), key=len, reverse=True) if policy is not None else ():
+        if len(secret) >= _SECRET_MIN:
+            shown = shown.replace(secret, HIDDEN)
+    return shown
+
+
+def _literals(policy: Policy) -> Iterator[str]:
+    for provider in policy.providers.values():
+        for session in provider.sessions.values():
+            if not is_reference(session.password):
+                yield session.password
+    for tenant in (policy.tenant_defaults, *policy.tenants.values()):
+        for secret in tenant.callbacks.secrets if tenant.callbacks is not None else ():
+            if not is_reference(secret):
+                yield secret
+
+
+def _source(visit: Visit) -> str:
+    """The text of the form; browsers write line ends as two characters."""
+    return visit.form.get("source", "").replace("\r\n", "\n")
+
+
+def _digest(source: str) -> str:
+    return sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
