@@ -21,7 +21,8 @@ test: $(STAMP) ## every test that needs only Python; real PostgreSQL and Valkey 
 	$(PYTEST) -n $(WORKERS) --dist loadscope -m "not interop" tests $(ARGS)
 
 .PHONY: test-interop
-test-interop: $(STAMP) tests/interop/node_modules/.installed ## tests against peers that are not ours (Node, Redis, promtool)
+test-interop: $(STAMP) tests/interop/node_modules/.installed ## tests against peers that are not ours (Node, Redis, Chromium, promtool)
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { echo "chromium is needed (Debian: apt-get install chromium)"; exit 1; }
 	@command -v redis-server >/dev/null || { echo "redis-server is needed (Debian: apt-get install redis-server)"; exit 1; }
 	@command -v promtool >/dev/null || { echo "promtool is needed (Debian: apt-get install --no-install-recommends prometheus)"; exit 1; }
 	$(PYTEST) -m interop tests/interop $(ARGS)

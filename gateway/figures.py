@@ -6,6 +6,7 @@ needs no Prometheus for the last minutes. Read from the metrics, so the two cann
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -131,7 +132,8 @@ def _gauges(role: str) -> dict[str, float]:
 def _samples(metric: MetricWrapperBase, ending: str = "") -> Iterator[tuple[dict[str, str], float]]:
     for family in metric.collect():
         for sample in family.samples:
-            if sample.name == family.name + ending:
+            # NaN: a gauge that this process does not know.
+            if sample.name == family.name + ending and not math.isnan(sample.value):
                 yield sample.labels, sample.value
 
 

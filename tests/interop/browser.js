@@ -44,7 +44,7 @@ async function main() {
     const order = JSON.parse(line);
     let answer;
     try {
-      answer = { event: "done", result: await verbs[order.do](order) };
+      answer = { event: "done", result: (await verbs[order.do](order)) ?? null };
     } catch (error) {
       answer = { event: "failed", reason: String(error) };
     }

@@ -94,3 +94,9 @@ def test_only_who_keeps_a_gauge_tells_it() -> None:
     assert figures.read(T0, "delivery")["now"]["age_s/otp"] == 9.0
     assert "age_s/otp" not in figures.read(T0, "api")["now"]
     metrics.queue_age_seconds.clear()
+
+
+def test_what_a_process_does_not_know_is_left_out() -> None:
+    metrics.retry_share_ratio.labels("c-unknown").set(float("nan"))
+    assert "retry_share/c-unknown" not in figures.read(T0, "egress")["now"]
+    metrics.retry_share_ratio.remove("c-unknown")
