@@ -188,34 +188,32 @@ class Claimer:
     ) -> None:
         """The winners to their sessions, in the order in which the scheduler leased them; `pending` becomes empty.
 
-        A few at a time: answers that come meanwhile are not kept waiting for all of them to be made ready.
+        They are made ready a few at a time, so that answers are not kept waiting, and leave together: in one write.
         """
-        held, found = self._parts.writer.hold, {row["id"].bytes: row for row in rows}
+        found = {row["id"].bytes: row for row in rows}
         for row in rows:
             if self._parts.sealer.knows(row["body_key_id"]):
-                held(row["id"])
-        turn = list(by_id.items())
-        for at in range(0, len(turn), _SLICE):
-            if at:
+                self._parts.writer.hold(row["id"])
+        flights: dict[Claims, list[Flight]] = {}
+        for place, (id_, (asked, item)) in enumerate(by_id.items(), 1):
+            if place % _SLICE == 0:
                 await asyncio.sleep(0)
-            policy = self._parts.policy()
-            flights: dict[Claims, list[Flight]] = {}
-            for id_, (asked, item) in turn[at : at + _SLICE]:
-                ready = flights.setdefault(asked.claims, [])
-                # Before the winners reach their pumps: what their answers use up must count as missing at once.
-                asked.claims.pending -= 1
-                pending[asked.claims] -= 1
-                row = found.get(id_)
-                if row is None:
-                    continue
-                if not self._parts.sealer.knows(row["body_key_id"]):
-                    # Not held: as an unwritten claim of ours it goes back to the queue, and to a process with the key.
-                    _log.error("data_key_missing", message_id=show(row["id"]), data_key=row["body_key_id"])
-                    continue
-                lease = Lease(item.reference.queued_at, item.reference.deadline_at, item.spacing_ms, claimed_mono)
-                ready.append(self._flight(row, lease, policy, asked.claims.provider))
-            for claims, ready in flights.items():
-                claims.pump.add(ready)
+            row = found.get(id_)
+            if row is None:
+                continue
+            if not self._parts.sealer.knows(row["body_key_id"]):
+                # Not held: as an unwritten claim of ours it goes back to the queue, and to a process with the key.
+                _log.error("data_key_missing", message_id=show(row["id"]), data_key=row["body_key_id"])
+                continue
+            lease = Lease(item.reference.queued_at, item.reference.deadline_at, item.spacing_ms, claimed_mono)
+            flight = self._flight(row, lease, self._parts.policy(), asked.claims.provider)
+            flights.setdefault(asked.claims, []).append(flight)
+        # Before the winners reach their pumps: what their answers use up must count as missing at once.
+        for claims, count in pending.items():
+            claims.pending -= count
+        pending.clear()
+        for claims, ready in flights.items():
+            claims.pump.add(ready)
 
     def _flight(self, row: Mapping[str, Any], lease: Lease, policy: Policy, provider: str) -> Flight:
         carrier = policy.providers.get(provider)
