@@ -64,9 +64,8 @@ flood: $(STAMP) ## one tenant floods marketing, another sends codes; a table, a 
 	$(BIN)/python -m loadtests.flood $(ARGS)
 
 .PHONY: faults
-faults: $(STAMP) ## seeded kill and cut runs at full N; prints a table, writes results/faults-DATE.json
-	$(BIN)/python -m loadtests.faults $(ARGS)
-	$(BIN)/python -m loadtests.cuts --rounds 25
+faults: $(STAMP) ## seeded kills, pauses, cuts, lost indexes, clock steps; goes on where it stopped (docs/promises.md)
+	$(BIN)/python -m loadtests.campaign $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged PDUs against codec, session and readers; ARGS="--seconds 3600" for an hour

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -18,6 +19,7 @@ class TakenCallback:
     message: str
     seq: int
     status: str
+    at: int = 0  # UTC ms
 
 
 class CallbackSink:
@@ -58,7 +60,12 @@ class CallbackSink:
         data = body["data"]
         self.taken.append(
             TakenCallback(
-                request.headers["webhook-id"], body["type"], str(data["id"]), int(data["seq"]), str(data["status"])
+                request.headers["webhook-id"],
+                body["type"],
+                str(data["id"]),
+                int(data["seq"]),
+                str(data["status"]),
+                time.time_ns() // 1_000_000,
             )
         )
         return web.Response(status=204)

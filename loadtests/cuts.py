@@ -1,4 +1,4 @@
-"""`make faults`, second half: the link to the carrier is cut under load at each of eight places, judged by the oracle.
+"""The link to the carrier is cut under load at each of eight places, judged by the oracle.
 
     python -m loadtests.cuts --rounds 3 --seed 1
 

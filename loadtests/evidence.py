@@ -21,6 +21,7 @@ _OPEN = """
 SELECT (SELECT count(*) FROM messages WHERE status <> ALL ($1::text[]))
      + (SELECT count(*) FROM attempts WHERE outcome IS NULL)
 """
+_OUTBOX = "SELECT count(*) FROM outbox"
 _CLAIMED = "SELECT count(*) FROM attempts WHERE outcome IS NULL"
 _IN_DOUBT = "SELECT client_ref FROM messages WHERE status = 'unconfirmed' OR error ->> 'code' = 'outcome_unknown'"
 _TAIL_OCTETS = 1 << 18  # about two seconds of a busy journal
@@ -58,6 +59,15 @@ async def claimed(world: World) -> int:
         await ledger.close()
 
 
+async def outbox_rows(world: World) -> int:
+    """Batches that are committed and not yet in the index, at this moment."""
+    ledger = await world.ledger()
+    try:
+        return int(await ledger.fetchval(_OUTBOX))
+    finally:
+        await ledger.close()
+
+
 async def collect(world: World, client: ClientJournal, kills: Sequence[Kill]) -> Evidence:
     """Everything that is known of a run."""
     ledger = await world.ledger()
@@ -89,6 +99,7 @@ async def collect(world: World, client: ClientJournal, kills: Sequence[Kill]) ->
         kills=kills,
         refused=frozenset(client.refused),
         contradicted=client.contradicted,
+        window_guarded=any(name == "window_max" for name, _ in world.shape.carrier),
     )
 
 

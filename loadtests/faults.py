@@ -1,4 +1,4 @@
-"""`make faults`: kill -9 under load, judged by the oracle.
+"""Strikes under load at processes and stores, judged by the oracle (`campaign` plays many of these).
 
     python -m loadtests.faults --target egress --kills 3 --seed 1
 
@@ -15,23 +15,23 @@ import random
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from loadtests.evidence import claimed, collect, longest_gap_s, settle, submits_per_s
+from loadtests.callback_sink import CallbackSink
+from loadtests.courses import courses
+from loadtests.evidence import collect, longest_gap_s, settle, submits_per_s
+from loadtests.hops import caught
 from loadtests.oracle import Findings, Kill, judge
+from loadtests.strikes import KILLED, KINDS, strike
 from loadtests.traffic import Traffic
-from loadtests.world import Shape, World, kill
+from loadtests.world import Shape, World
 
-TARGETS = ("api", "egress", "delivery", "postgres", "valkey")
-# flushall: the index loses everything; stores: PostgreSQL and Valkey at once.
-ALL_TARGETS = (*TARGETS, "flushall", "stores")
+TARGETS = KILLED
 _FLOWS_WITHIN_S = 60.0
 _FORGET_S = 1.0  # what flowed before a strike says nothing of what flows after it
-_FLIES_WITHIN_S = 10.0
-_FLYING = 10
 _FLOWING = 5 / 6  # of the offered rate: 200 of 240
 
 
@@ -49,6 +49,7 @@ class Plan:
     between_s: tuple[float, float] = (0.5, 3.0)
     again: float = 0.0
     settle_s: float = 60.0
+    callbacks: bool = False  # to a sink of the run's own, so that the last hop is caught too
     shape: Shape = field(default_factory=Shape)
 
 
@@ -64,6 +65,7 @@ class Outcome:
     carrier_silence_s: float = 0.0
     answers: dict[int | str, int] = field(default_factory=dict)
     findings: Findings = field(default_factory=Findings)
+    hops: dict[int, int] = field(default_factory=dict)
 
     @property
     def violations(self) -> list[str]:
@@ -73,19 +75,20 @@ class Outcome:
 
 async def run(plan: Plan, home: Path) -> Outcome:
     """Play one plan in `home` and judge it."""
-    world = World(home, plan.shape)
     outcome = Outcome(plan)
-    await world.start()
-    try:
-        await _play(plan, world, outcome)
-    finally:
-        code = await world.stop()
+    async with CallbackSink() as sink:
+        world = World(home, replace(plan.shape, callbacks=sink.url) if plan.callbacks else plan.shape)
+        await world.start()
+        try:
+            await _play(plan, world, sink, outcome)
+        finally:
+            code = await world.stop()
     if code != 0:
         outcome.violations.append(f"up ended with exit code {code}")
     return outcome
 
 
-async def _play(plan: Plan, world: World, outcome: Outcome) -> None:
+async def _play(plan: Plan, world: World, sink: CallbackSink, outcome: Outcome) -> None:
     dice = random.Random(plan.seed)
     traffic = Traffic(world.url, world.key, plan.rate_per_s, plan.seed, f"r{plan.seed}")
     began_mono = time.monotonic()
@@ -108,6 +111,9 @@ async def _play(plan: Plan, world: World, outcome: Outcome) -> None:
     await settle(world, plan.settle_s)
     evidence = await collect(world, traffic.journal, outcome.kills)
     outcome.findings = judge(evidence)
+    struck = [kill for kill in outcome.kills if not kill.repeated]
+    found = await courses(world, traffic.journal, sink.taken)
+    outcome.hops = caught(found, [kill.began_at for kill in struck], [kill.outbox_rows for kill in struck])
     outcome.violations.extend(missing)
     outcome.door_silence_s = traffic.journal.longest_silence_s()
     outcome.carrier_silence_s = longest_gap_s(evidence.submits)
@@ -131,42 +137,10 @@ async def _flows(world: World, traffic: Traffic) -> float:
         await asyncio.sleep(0.2)
 
 
-async def _flies(world: World) -> None:
-    """Wait for claimed work: a pause of the machine just then would make the strike prove nothing."""
-    end_mono = time.monotonic() + _FLIES_WITHIN_S
-    while await claimed(world) < _FLYING and time.monotonic() < end_mono:
-        await asyncio.sleep(0.01)
-
-
-async def strike(world: World, target: str, dice: random.Random, *, repeated: bool = False) -> Kill:
-    """One fault, at a moment with claimed work, with the instants around it."""
-    if repeated:
-        await asyncio.to_thread(_await_process, world, target)
-    pids = await asyncio.to_thread(world.victims, target, dice.choice) if target != "flushall" else []
-    if not repeated:
-        await _flies(world)
-    began_at = _now_at()
-    if target == "flushall":
-        world.flush_index()
-    kill(pids)
-    return Kill(target, began_at, _now_at(), repeated)
-
-
-def _await_process(world: World, target: str) -> None:
-    """The supervisor starts it anew: there must be something to kill."""
-    end_mono = time.monotonic() + 20
-    while target != "flushall" and not world.pids(target) and time.monotonic() < end_mono:
-        time.sleep(0.02)
-
-
-def _now_at() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def main() -> int:
     """Run the asked plans, print a table, write a dated JSON file; 1 when a promise broke."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--target", action="append", choices=ALL_TARGETS, help="default: each of them in turn")
+    parser.add_argument("--target", action="append", choices=KINDS, help="default: each of them in turn")
     parser.add_argument("--together", action="store_true", help="all targets in one run, in random order")
     parser.add_argument("--kills", type=int, default=3, help="strikes per target")
     parser.add_argument("--again", type=float, default=0.0, help="chance of a second strike during the restart")
@@ -178,7 +152,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="run here and keep the logs")
     parser.add_argument("--out", type=Path, default=Path("results"))
     asked = parser.parse_args()
-    targets = tuple(asked.target or ALL_TARGETS)
+    targets = tuple(asked.target or KINDS)
     shape = Shape(sessions=asked.sessions, egress=asked.egress, otp_wait_budget_s=asked.otp_wait_budget)
     rows: list[dict[str, Any]] = []
     for group in [targets] if asked.together else [(target,) for target in targets]:

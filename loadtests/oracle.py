@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 FINAL = frozenset({"delivered", "undelivered", "expired", "rejected", "failed", "suppressed", "canceled", "unknown"})
 # Faults that end the process which holds claimed work, or keep its answers from the ledger: only they may leave doubt.
 # A cut is of the link to the carrier: what was on it is in doubt.
-TOUCHES_FLIGHTS = frozenset({"egress", "stray", "postgres", "stores", "cut"})
+TOUCHES_FLIGHTS = frozenset(
+    {"egress", "stray", "postgres", "stores", "pause-egress", "pause-postgres", "cut", "cut-postgres"}
+)
+# What the carrier of a fault run answers to a submit over the agreed window; it says so for no other reason.
+OVER_THE_WINDOW = 0x58
 # The ledger's instants are the queue's clock (the index's, as each process last measured it); a fault's are ours.
 CLOCK_SLACK_MS = 150
 # The carrier notes a submit when it reads it: what was written in time may be read this much later.
@@ -61,6 +65,7 @@ class Kill:
     began_at: int
     done_at: int
     repeated: bool = False  # struck again while it started anew: nothing need be in flight
+    outbox_rows: int = 0  # batches that waited for the index just before
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class Evidence:
     submits: Sequence[CarrierSubmit]
     kills: Sequence[Kill] = ()
     refused: frozenset[str] = frozenset()  # client_refs that got nothing but refusals
+    window_guarded: bool = False  # the carrier answers OVER_THE_WINDOW where a session has too many unanswered
     contradicted: Sequence[str] = ()  # client_refs whose key was answered with two different messages
 
 
@@ -153,6 +159,8 @@ def _check_carrier(found: Findings, evidence: Evidence) -> None:
     claims = Counter(a.id for a in evidence.attempts)
     by_ref = {m.client_ref: m for m in evidence.messages}
     found.say([ref for ref in seen if ref not in by_ref], "submits that the ledger knows nothing of")
+    over = [s.client_ref for s in evidence.submits if evidence.window_guarded and s.status == OVER_THE_WINDOW]
+    found.say(over, "submits over the window of their session")
     known = [(by_ref[ref], submits) for ref, submits in seen.items() if ref in by_ref]
     found.say([m.id for m, submits in known if len(submits) > claims[m.id]], "submits without a claim before them")
     taken = [(m, [s for s in submits if s.status in (0, None)]) for m, submits in known]

@@ -25,7 +25,6 @@ import orjson
 
 from loadtests.callback_sink import CallbackSink
 from loadtests.evidence import settle
-from loadtests.faults import strike
 from loadtests.receipt_oracle import (
     EndedMessage,
     KeptReceipt,
@@ -34,6 +33,7 @@ from loadtests.receipt_oracle import (
     TakenReceipt,
     judge_storm,
 )
+from loadtests.strikes import strike
 from loadtests.traffic import ClientJournal, Traffic
 from loadtests.transition_watch import strayed, watch
 from loadtests.world import Shape, World

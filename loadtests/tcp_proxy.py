@@ -61,7 +61,7 @@ class Strike:
 class TcpProxy:
     """Listens on loopback and passes everything on to one target."""
 
-    def __init__(self, target: tuple[str, int], framing: str = "smpp") -> None:
+    def __init__(self, target: tuple[str, int] | str, framing: str = "smpp") -> None:
         self.delay_s = 0.0
         """Added to everything that passes towards the client."""
         self.blocked = False
@@ -119,12 +119,24 @@ class TcpProxy:
         strike.began_at = _now_at()
         return strike
 
+    def end_silent(self) -> None:
+        """Ends the connections that fell into a black hole, with a reset."""
+        for link in list(self._links):
+            if link.silent:
+                link.end(rst=True)
+
+    async def _reach(self) -> _Ends:
+        """A connection to the target: a port, or the path of a unix socket."""
+        if isinstance(self._target, str):
+            return await asyncio.open_unix_connection(self._target)
+        return await asyncio.open_connection(*self._target)
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.blocked:
             writer.close()
             return
         try:
-            far_reader, far_writer = await asyncio.open_connection(*self._target)
+            far_reader, far_writer = await self._reach()
         except OSError:
             writer.close()
             return
@@ -151,7 +163,7 @@ class _Link:
         self.seen = 0  # submit_sm or octets sent by the client since a cut was armed
         self._proxy = proxy
         self._near, self._far = near, far
-        self._silent = False
+        self.silent = False  # in a black hole
         self._withheld: dict[int, float] = {}  # sequence of a submit_sm -> how late its answer comes; inf: never
         self._strike: Strike | None = None
         self._late: set[asyncio.TimerHandle] = set()
@@ -164,7 +176,7 @@ class _Link:
         try:
             # A link that fell into a black hole ends only when the client gives it up.
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if self._silent and not tasks[0].done():
+            if self.silent and not tasks[0].done():
                 await asyncio.wait(tasks[:1])
         finally:
             for task in tasks:
@@ -193,8 +205,8 @@ class _Link:
             strike = self._proxy.take_armed(self.seen)
             if strike is not None:
                 keep = max(0, len(data) - (self.seen - strike.cut.at))
-                await self._hit(strike, data[:keep])
-            elif not self._silent:
+                await self._hit(strike, data if strike.cut.point == ANSWER_LOST else data[:keep])
+            elif not self.silent:
                 await self._pass_up(data)
 
     async def _up_pdus(self) -> None:
@@ -207,7 +219,7 @@ class _Link:
                 await self._up_pdu(pdu)
 
     async def _up_pdu(self, pdu: bytes) -> None:
-        if self._silent:
+        if self.silent:
             return
         _, command, _, sequence = _HEADER.unpack_from(pdu)
         strike = None
@@ -234,7 +246,7 @@ class _Link:
             await self._pass_up(kept)
         point = strike.cut.point
         if point == BLACK_HOLE:
-            self._silent = True
+            self.silent = True
             _done(strike)
             return
         if point == FIN:
@@ -274,7 +286,7 @@ class _Link:
                     self._late.add(loop.call_later(late_s, self._write_down, pdu))
 
     async def _pass_down(self, octets: bytes) -> None:
-        if self._silent:
+        if self.silent:
             return
         if self._proxy.delay_s > 0:
             await asyncio.sleep(self._proxy.delay_s)

@@ -26,6 +26,8 @@ class ClientJournal:
 
     accepted: dict[str, str] = field(default_factory=dict)  # client_ref -> message id
     accepted_mono: deque[float] = field(default_factory=deque)  # when each 202 came, in order
+    asked_at: dict[str, int] = field(default_factory=dict)  # client_ref -> first request, UTC ms
+    answered_at: dict[str, int] = field(default_factory=dict)  # client_ref -> first 202
     answers: Counter[int | str] = field(default_factory=Counter)  # status, or why there was none
     refused: set[str] = field(default_factory=set)  # got nothing but refusals
     contradicted: list[str] = field(default_factory=list)  # the same key was answered with another message
@@ -121,6 +123,7 @@ class Traffic:
 
     async def _send(self, line: HttpLine, message: _Message) -> None:
         headers = {"Authorization": f"Bearer {self.key}", "Idempotency-Key": message.ref}
+        self.journal.asked_at.setdefault(message.ref, time.time_ns() // 1_000_000)
         try:
             reply = await line.post("/v1/messages", message.body, headers)
         except (OSError, EOFError, TimeoutError) as fault:
@@ -164,6 +167,7 @@ class Traffic:
 
     def _note(self, ref: str, message_id: str) -> None:
         known = self.journal.accepted.setdefault(ref, message_id)
+        self.journal.answered_at.setdefault(ref, time.time_ns() // 1_000_000)
         if known != message_id:
             self.journal.contradicted.append(ref)
         self.journal.accepted_mono.append(time.monotonic())

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ import asyncpg
 import redis
 
 ROOT = Path(__file__).resolve().parent.parent
+SHIFTED_CLOCK = ROOT / "loadtests/shifted_clock"
 SLUICEGATE = Path(sys.executable).with_name("sluicegate")
 
 POLICY = """\
@@ -91,6 +93,7 @@ class Shape:
     egress: int = 1
     strays: int = 0
     carrier: tuple[tuple[str, str], ...] = ()
+    shifting_clock: bool = False  # the wall clock of the gateway's processes can be stepped
     callbacks: str = ""  # URL of the tenant's endpoint, on loopback
 
 
@@ -116,6 +119,10 @@ class World:
         self.url = f"http://127.0.0.1:{self.port}"
         self.bind_port = self.carrier_port  # where sessions connect: a proxy may stand before the carrier
         self.key = ""
+        self.settings: dict[str, str] = {}
+        """More of the gateway's environment."""
+        self.ledger_url = ""
+        """Where the ledger is, if the gateway is led to it another way."""
         self._up: subprocess.Popen[bytes] | None = None
         self._carrier: subprocess.Popen[bytes] | None = None
         self._strays: list[subprocess.Popen[bytes]] = []
@@ -133,8 +140,19 @@ class World:
 
     def _spawn(self, name: str, *words: str, **settings: str) -> subprocess.Popen[bytes]:
         env = {k: v for k, v in os.environ.items() if not k.startswith("SLUICEGATE_")} | settings
+        if self.shape.shifting_clock and name != "carrier":
+            env |= {"PYTHONPATH": str(SHIFTED_CLOCK), "SHIFTED_CLOCK_FILE": str(self._clock_file)}
         with (self.home / f"{name}.log").open("ab") as log:
             return subprocess.Popen([str(SLUICEGATE), *words], stdout=log, stderr=log, env=env, cwd=self.home)
+
+    @property
+    def _clock_file(self) -> Path:
+        return self.home / "clock"
+
+    def step_clock(self, seconds: float) -> None:
+        """How far the wall clock of the gateway's processes is off from now on (`shifting_clock`)."""
+        with self._clock_file.open("r+b") as shared:  # the processes have mapped this very file
+            shared.write(struct.pack("<q", round(seconds * 1e9)))
 
     def start_carrier(self) -> None:
         """Start the carrier simulator with a journal."""
@@ -175,6 +193,9 @@ class World:
         """Bring everything up; returns when messages can be sent."""
         self.home.mkdir(parents=True, exist_ok=True)
         self.home.chmod(0o755)  # the stores run as an account of their own
+        if self.shape.shifting_clock:
+            self._clock_file.write_bytes(bytes(8))
+            self._clock_file.chmod(0o644)
         self.start_carrier()
         policy = self.write_policy()
         self._up = self._spawn(
@@ -182,6 +203,7 @@ class World:
             *("up", "--policy", str(policy), "--data-dir", str(self.data_dir), "--port", str(self.port)),
             *("--admin-port", str(self.admin_port), "--api-workers", "1"),
             SLUICEGATE_EGRESS_WORKERS=str(self.shape.egress),
+            **self.settings,
         )
         await wait_for(self.ready, "the gateway is ready", 120)
         if not self._own_policy:
@@ -229,7 +251,7 @@ class World:
 
     def database_url(self) -> str:
         """Where the ledger of this run is."""
-        return str(json.loads((self.data_dir / "run.json").read_text())["database_url"])
+        return self.ledger_url or str(json.loads((self.data_dir / "run.json").read_text())["database_url"])
 
     async def ledger(self) -> asyncpg.Connection:
         """A connection to the ledger of this run."""
@@ -273,13 +295,33 @@ class World:
             raise RuntimeError(f"no process of {target} is running")
         return pids if target in ("postgres", "valkey", "stores") else [dice(pids)]
 
+    def _index(self) -> redis.Redis:
+        return redis.Redis.from_url(json.loads((self.data_dir / "run.json").read_text())["redis_url"])
+
     def flush_index(self) -> None:
         """FLUSHALL: everything that the index knew is gone, scripts included."""
-        run = json.loads((self.data_dir / "run.json").read_text())
-        with redis.Redis.from_url(run["redis_url"]) as client:
+        with self._index() as client:
             client.flushall()
             client.script_flush()
             client.function_flush()
+
+    def save_index(self) -> None:
+        """SAVE: what the index knows now is what it comes back with when it is started next."""
+        with self._index() as client:
+            client.save()
+
+    def forget_saved_index(self) -> None:
+        """The next start of the index is an empty one again."""
+        for dump in self.data_dir.rglob("dump.rdb"):
+            dump.unlink()
+
+    def index_answers(self) -> bool:
+        """Whether the index is up and has read what it had to."""
+        try:
+            with self._index() as client:
+                return bool(client.ping())
+        except (OSError, redis.RedisError):
+            return False
 
     async def stop(self) -> int:
         """SIGTERM to everything; the exit code of `up`."""
@@ -296,9 +338,14 @@ class World:
 
 def kill(pids: list[int]) -> None:
     """SIGKILL to each; one that is gone already is no fault."""
+    send_signal(pids, signal.SIGKILL)
+
+
+def send_signal(pids: list[int], number: signal.Signals) -> None:
+    """A signal to each; one that is gone already is no fault."""
     for pid in pids:
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
 
 def _end(process: subprocess.Popen[bytes], within_s: float) -> None:

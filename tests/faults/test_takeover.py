@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from loadtests.evidence import binds_since, collect, settle
-from loadtests.faults import strike
 from loadtests.oracle import judge
+from loadtests.strikes import strike
 from loadtests.traffic import Traffic
 from loadtests.world import Shape, World
 

@@ -120,6 +120,10 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         {"submits": (*GOOD.submits, CarrierSubmit("r-2", 9_901, 0))},
         "doubts that a receipt should have resolved: msg_2",
     ),
+    "over the window": (
+        {"window_guarded": True, "submits": (CarrierSubmit("r-1", 1_001, 0x58), *GOOD.submits[1:])},
+        "submits over the window of their session: r-1",
+    ),
     "claim doubted long before": (
         _attempts(LedgerAttempt("msg_1", 1_000, "unconfirmed", 1_100), without="msg_1"),
         "claims put in doubt without having been in flight: msg_1",

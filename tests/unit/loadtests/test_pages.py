@@ -26,7 +26,7 @@ def test_a_page_without_the_place_is_left_alone(tmp_path: Path) -> None:
     assert page.read_text() == "before\n<!-- bench -->\n"
 
 
-@pytest.mark.parametrize(("page", "name"), [("docs/speed.md", "bench")])
+@pytest.mark.parametrize(("page", "name"), [("docs/speed.md", "bench"), ("docs/promises.md", "faults")])
 def test_the_pages_have_their_places(page: str, name: str) -> None:
     text = (ROOT / page).read_text()
     assert f"<!-- {name} -->" in text and f"<!-- /{name} -->" in text

@@ -1,0 +1,170 @@
+"""`make faults`: every kind of fault, many seeds, one line per run in a file; goes on where it stopped.
+
+    python -m loadtests.campaign                       # 60 strikes of each kind, 25 seeds of each cut: hours
+    python -m loadtests.campaign --strikes 10 --cuts 1 --kind egress --kind clock
+    python -m loadtests.campaign --replay egress-3     # one run again, as it was
+
+Each run is a gateway of its own under at least 200 messages a second, judged by one oracle. A strike hits a process or
+a store of it (every second run with two egress processes), a cut one of its links. Prints what docs/promises.md shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from loadtests import cuts, faults, store_cuts
+from loadtests.oracle import Findings, Kill
+from loadtests.pages import put
+from loadtests.promises import missing_hops, read_rows, table
+from loadtests.strikes import KINDS
+from loadtests.world import ROOT, Shape
+
+CUTS: Final = ("cut-carrier", *(f"cut-{link}" for link in store_cuts.LINKS))
+ALL_KINDS: Final = (*KINDS, *CUTS)
+STRIKES_PER_RUN: Final = 10
+WINDOW: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One run: a kind of fault and a seed. The same unit is the same run again."""
+
+    kind: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """As it is written in the file and given to --replay."""
+        return f"{self.kind}-{self.seed}"
+
+    @staticmethod
+    def of(name: str) -> Unit:
+        """Reads a name; raises ValueError where it is none."""
+        kind, _, seed = name.rpartition("-")
+        if kind not in ALL_KINDS or not seed.isdecimal():
+            raise ValueError(f"{name} is no run; runs are named like egress-3, with a kind of: {', '.join(ALL_KINDS)}")
+        return Unit(kind, int(seed))
+
+
+def units(kinds: list[str], strikes: int, cut_seeds: int) -> Iterator[Unit]:
+    """Seed by seed over all kinds, so that a campaign that is stopped early has some of each."""
+    of_strikes = -(-strikes // STRIKES_PER_RUN)
+    for seed in range(1, max(of_strikes, cut_seeds) + 1):
+        for kind in kinds:
+            if seed <= (cut_seeds if kind in CUTS else of_strikes):
+                yield Unit(kind, seed)
+
+
+def shape_of(unit: Unit) -> Shape:
+    """Windows of ten in flight, guarded by the carrier; every second seed with two egress processes."""
+    two = unit.seed % 2 == 0
+    sessions = 4
+    return Shape(
+        sessions=sessions,
+        window=WINDOW,
+        egress=2 if two else 1,
+        answer_delay_ms=100,
+        otp_wait_budget_s=60,
+        shifting_clock=unit.kind == "clock",
+        carrier=(("window_max", str(WINDOW)),),
+    )
+
+
+async def play(unit: Unit, home: Path) -> tuple[list[Kill], Findings, dict[int, int]]:
+    """One run in `home`."""
+    if unit.kind == "cut-carrier":
+        carrier = await cuts.run(cuts.Plan(1, unit.seed), home)
+        return carrier.kills, carrier.findings, {}
+    if unit.kind in CUTS:
+        link = unit.kind.removeprefix("cut-")
+        cut = await store_cuts.run(store_cuts.Plan(link, 1, unit.seed, shape=shape_of(unit)), home)
+        return cut.kills, cut.findings, cut.hops
+    plan = faults.Plan(
+        (unit.kind,), STRIKES_PER_RUN, unit.seed, again=0.2, settle_s=90.0, callbacks=True, shape=shape_of(unit)
+    )
+    outcome = await faults.run(plan, home)
+    return outcome.kills, outcome.findings, outcome.hops
+
+
+def row_of(unit: Unit, kills: list[Kill], found: Findings, hops: dict[int, int]) -> dict[str, Any]:
+    """What the file keeps of a run."""
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+    return {
+        "unit": unit.name,
+        "kind": unit.kind,
+        "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "commit": subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip() or "unknown",
+        "replay": f"make faults ARGS='--replay {unit.name}'",
+        "faults": len(kills),
+        "accepted": found.accepted,
+        "delivered": found.delivered,
+        "doubts": sum(found.doubts),
+        "flagged": found.flagged,
+        "expired": found.expired,
+        "violations": found.violations,
+        "hops": {str(hop): count for hop, count in hops.items()},
+    }
+
+
+def _run(unit: Unit, keep: Path | None) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="sluicegate-faults-") as scratch:
+        home = keep / unit.name if keep else Path(scratch) / "run"
+        home.mkdir(parents=True, exist_ok=True)
+        home.parent.chmod(0o755)
+        try:
+            kills, found, hops = asyncio.run(play(unit, home))
+        except (RuntimeError, OSError, TimeoutError) as fault:
+            # The harness itself failed: that proves nothing, and must not pass for a proof.
+            kills, found, hops = [], Findings(violations=[f"the run broke off: {type(fault).__name__}: {fault}"]), {}
+    row = row_of(unit, kills, found, hops)
+    sys.stdout.write(
+        f"{unit.name:>18}  faults {row['faults']:>3}  accepted {row['accepted']:>6}  in doubt {row['doubts']:>4}"
+        f"  flagged {row['flagged']:>4}  violations {len(row['violations'])}\n"
+        + "".join(f"    ! {violation}\n" for violation in row["violations"])
+    )
+    sys.stdout.flush()
+    return row
+
+
+def main() -> int:
+    """Play the runs that the file does not have, print the table; 1 where a promise broke in any of all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kind", action="append", choices=ALL_KINDS, help="default: all")
+    parser.add_argument("--strikes", type=int, default=60, help="of each kind")
+    parser.add_argument("--cuts", type=int, default=25, help="seeds of each link")
+    parser.add_argument("--replay", metavar="RUN", type=Unit.of, help="play one run again; the file stays as it is")
+    parser.add_argument("--keep", type=Path, help="run here and keep the logs")
+    parser.add_argument("--page", type=Path, help="put the table into this page: docs/promises.md")
+    parser.add_argument("--out", type=Path, default=Path("results/faults.jsonl"))
+    asked = parser.parse_args()
+    if asked.replay:
+        return 1 if _run(asked.replay, asked.keep)["violations"] else 0
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    rows = read_rows(asked.out)
+    played = {row["unit"] for row in rows}
+    for unit in units(asked.kind or [*ALL_KINDS], asked.strikes, asked.cuts):
+        if unit.name not in played:
+            rows.append(_run(unit, asked.keep))
+            with asked.out.open("a") as out:
+                out.write(json.dumps(rows[-1]) + "\n")
+    text = table(rows)
+    sys.stdout.write(f"\n{text}")
+    for hop in missing_hops(rows):
+        sys.stdout.write(f"no fault met anything on hop {hop} yet\n")
+    if asked.page:
+        put(asked.page, "faults", text)
+    return 1 if any(row["violations"] for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
