@@ -21,6 +21,7 @@ from typing import Any
 import asyncpg
 import redis
 
+READY_WITHIN_S = 180.0  # migrations and three roles on a machine that does much else
 ROOT = Path(__file__).resolve().parent.parent
 SHIFTED_CLOCK = ROOT / "loadtests/shifted_clock"
 SLUICEGATE = Path(sys.executable).with_name("sluicegate")
@@ -205,7 +206,11 @@ class World:
             SLUICEGATE_EGRESS_WORKERS=str(self.shape.egress),
             **self.settings,
         )
-        await wait_for(self.ready, "the gateway is ready", 120)
+        try:
+            await wait_for(self.ready, "the gateway is ready", READY_WITHIN_S)
+        except BaseException:
+            await self.stop()  # nothing of a run that never began may stay behind
+            raise
         if not self._own_policy:
             self.key = self.new_key("load")
         for _ in range(self.shape.strays):
