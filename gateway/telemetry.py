@@ -86,11 +86,16 @@ class Metrics:
         )
         self.tenant_queue_depth = _gauge("tenant_queue_depth", "Waiting messages of the 20 largest tenants.", "tenant")
         self.destination_queue_depth = _gauge(
-            "destination_queue_depth", "Waiting messages of the 20 largest destinations.", "destination"
+            "destination_queue_depth",
+            "Waiting segments of the 20 largest destinations that have a limit.",
+            "destination",
         )
-        self.route_queue_depth = _gauge("route_queue_depth", "Waiting messages by route.", "route")
+        self.route_queue_depth = _gauge("route_queue_depth", "Queued messages by route, in the ledger.", "route")
         self.application_queue_depth = _gauge(
-            "application_queue_depth", "Waiting messages of the 20 largest applications.", "tenant", "application"
+            "application_queue_depth",
+            "Waiting segments of the 20 largest applications that have a limit.",
+            "tenant",
+            "application",
         )
         self.limit_wait_seconds = _histogram("limit_wait_seconds", "How long a limit held work back.", _WAIT_S, "scope")
         self.class_wait_budget_seconds = _gauge(

@@ -64,11 +64,15 @@ class Gauges:
         """The oldest message of each status that is not final: that every accepted message ends."""
         began_mono = self._rt.clock.now_mono()
         async with self._rt.pool.acquire() as conn:
-            oldest = await depths.oldest_by_status(conn)
+            waiting = await depths.open_messages(conn)
         for status in sorted(states.OPEN):
-            found = oldest.get(status)
+            found = waiting.by_status.get(status)
             metrics.messages_oldest_seconds.labels(status).set(self._age_s(None if found is None else found.oldest_at))
             metrics.messages_overdue_seconds.labels(status).set(self._age_s(None if found is None else found.due_at))
+        # From the ledger: the index counts by route only where the route has a limit.
+        metrics.route_queue_depth.clear()
+        for route, messages in waiting.by_route.items():
+            metrics.route_queue_depth.labels(route).set(messages)
         return paced_s(AGES_S, self._rt.clock.now_mono() - began_mono)
 
     async def coverage(self) -> float:
@@ -136,9 +140,6 @@ def _show_scopes(report: IndexReport) -> None:
     metrics.destination_queue_depth.clear()
     for name, waiting in _largest(by_kind.get("destination", {})):
         metrics.destination_queue_depth.labels(name).set(waiting)
-    metrics.route_queue_depth.clear()
-    for name, waiting in by_kind.get("route", {}).items():
-        metrics.route_queue_depth.labels(name).set(waiting)
     metrics.application_queue_depth.clear()
     for name, waiting in _largest(by_kind.get("application", {})):
         tenant, _, application = name.partition("/")
