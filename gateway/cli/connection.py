@@ -92,8 +92,21 @@ class Operators:
         self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
     ) -> tuple[int, Any]:
         """One call: status and parsed answer. Raises Failed where the port does not answer."""
-        import aiohttp
         import orjson
+
+        status, raw = await self._call(method, path, body, kind)
+        try:
+            return status, orjson.loads(raw) if raw else None
+        except orjson.JSONDecodeError:
+            return status, {"title": raw.decode(errors="replace")[:200]}
+
+    async def page(self, path: str) -> str:
+        """A page of text, empty where there is none. Raises Failed where the port does not answer."""
+        status, raw = await self._call("GET", path, None, "text/plain")
+        return raw.decode(errors="replace") if status == 200 else ""
+
+    async def _call(self, method: str, path: str, body: bytes | None, kind: str) -> tuple[int, bytes]:
+        import aiohttp
 
         headers = {"Authorization": f"Bearer {self._key}", "Content-Type": kind}
         try:
@@ -101,13 +114,9 @@ class Operators:
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as client,
                 client.request(method, self.url + path, data=body, headers=headers) as answer,
             ):
-                raw = await answer.read()
+                return answer.status, await answer.read()
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
             raise Failed(f"the operators' port at {self.url} does not answer ({type(error).__name__})") from error
-        try:
-            return answer.status, orjson.loads(raw) if raw else None
-        except orjson.JSONDecodeError:
-            return answer.status, {"title": raw.decode(errors="replace")[:200]}
 
 
 def refused(answer: Any) -> Failed:

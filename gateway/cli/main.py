@@ -6,7 +6,18 @@ import sys
 
 import typer
 
-from gateway.cli import accounts, callbacks, coverage, explanations, messages, pauses, policies, roles, running
+from gateway.cli import (
+    accounts,
+    callbacks,
+    coverage,
+    explanations,
+    messages,
+    pauses,
+    policies,
+    roles,
+    running,
+    watching,
+)
 from gateway.cli.output import Failed, tell_error
 
 app = typer.Typer(
@@ -20,6 +31,7 @@ app = typer.Typer(
 )
 roles.register(app)
 running.register(app)
+watching.register(app)
 accounts.register(app)
 policies.register(app)
 messages.register(app)

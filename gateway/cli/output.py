@@ -36,17 +36,25 @@ def tell_json(content: Any) -> None:
 
 def tell_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
     """A table on standard output; names and values are shown as they are, not as markup."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="cyan", title_style="bold")
     for column in columns:
         table.add_column(column, no_wrap=True)
     for row in rows:
         table.add_row(*(Text("-" if value is None else str(value)) for value in row))
-    # Never cut to the width of a screen: half an id cannot be copied, and a pipe has no width at all.
-    Console(soft_wrap=True, width=_TABLE_WIDTH_MAX).print(table)
+    wide().print(table)
+
+
+def wide() -> Any:
+    """A rich console that never cuts to the width of a screen.
+
+    Half an id cannot be copied, and a pipe has no width at all. Without colours in a pipe or under NO_COLOR.
+    """
+    from rich.console import Console
+
+    return Console(soft_wrap=True, width=_TABLE_WIDTH_MAX, highlight=False)
 
 
 def tell_pairs(pairs: Mapping[str, Any]) -> None:

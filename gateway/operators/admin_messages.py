@@ -19,6 +19,7 @@ from gateway.domain.message import timeline as events
 from gateway.ledger import queries
 from gateway.operators.answers import json, json_object, problem
 from gateway.operators.desk import Desk
+from gateway.operators.look import shown_blockers
 
 
 async def send_by_hand(desk: Desk, request: Request, _actor: str) -> Response:
@@ -78,20 +79,7 @@ async def explain_message(desk: Desk, request: Request, _actor: str) -> Response
 
 async def blockers(desk: Desk, _request: Request, _actor: str) -> Response:
     """What holds most, by class: scopes with the work that waits for them and since when."""
-    found = await desk.rt.scheduler.blockers()
-    return json(
-        {
-            "data": [
-                {
-                    "class": one.class_name,
-                    "scope": {"kind": one.scope[0], "name": one.scope[1]},
-                    "waiting": one.waiting,
-                    "since_ms": one.since_ms,
-                }
-                for one in found
-            ]
-        }
-    )
+    return json({"data": shown_blockers(await desk.rt.scheduler.blockers())})
 
 
 async def timeline(conn: asyncpg.Connection[Any], message_id: UUID) -> dict[str, Any] | None:

@@ -8,8 +8,10 @@ from typing import Any
 import asyncpg
 
 from gateway.domain.ids import rfc3339
+from gateway.ledger import pauses
 from gateway.policy.rules.snapshot import Policy
-from scheduler.core.asks import IndexReport, LineReport
+from scheduler.core.asks import Blocker, IndexReport, LineReport
+from scheduler.core.blockers import blockers
 from scheduler.store.scheduler import IndexUnavailable, Scheduler
 
 STALE_MS = 6_000  # three heartbeats
@@ -25,7 +27,9 @@ async def look(pool: asyncpg.Pool[Any], scheduler: Scheduler, policy: Policy, no
 
     Raises what PostgreSQL's client raises when it is away.
     """
-    rows = await pool.fetch(_PROCESSES, now_at - _FORGOTTEN_MS)
+    async with pool.acquire() as conn:
+        rows = await conn.fetch(_PROCESSES, now_at - _FORGOTTEN_MS)
+        standing = await pauses.list_pauses(conn)
     index: IndexReport | None
     try:
         index = await scheduler.report()
@@ -44,7 +48,26 @@ async def look(pool: asyncpg.Pool[Any], scheduler: Scheduler, policy: Policy, no
         },
         "scopes": _scopes(index),
         "index_answers": index is not None,
+        "tenants": dict(sorted(index.tenants.items(), key=lambda one: -one[1])) if index else {},
+        "blockers": shown_blockers(blockers(index)) if index else [],
+        "paused": [
+            {"kind": one.place.kind, "name": one.place.name, "tenant": one.place.tenant, "mode": one.mode}
+            for one in standing
+        ],
     }
+
+
+def shown_blockers(found: list[Blocker]) -> list[dict[str, Any]]:
+    """What holds work, as JSON."""
+    return [
+        {
+            "class": one.class_name,
+            "scope": {"kind": one.scope[0], "name": one.scope[1]},
+            "waiting": one.waiting,
+            "since_ms": one.since_ms,
+        }
+        for one in found
+    ]
 
 
 def _process(row: Mapping[str, Any], version: int, now_at: int) -> dict[str, Any]:
@@ -84,6 +107,7 @@ def _providers(policy: Policy, index: IndexReport | None) -> dict[str, Any]:
         name: {
             "rate_per_s": provider.limits.rate_per_s if provider.limits else None,
             "sessions": sorted(provider.sessions),
+            "state": index.providers[name].state if index and name in index.providers else None,
             **_sum([line for (carrier, _), line in index.lines.items() if carrier == name] if index else None),
         }
         for name, provider in policy.providers.items()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
@@ -54,6 +56,59 @@ def test_status_names_every_role(gateway: RunningGateway) -> None:
     for one in status["processes"]:
         line = Path(f"/proc/{one['pid']}/cmdline").read_bytes().split(b"\0")
         assert one["role"].encode() in line or one["role"] == "supervisor"
+
+
+def test_top_in_a_pipe_is_one_plain_look(gateway: RunningGateway) -> None:
+    seen = gateway.command("top")
+    assert seen.returncode == 0, seen.stderr
+    assert "\x1b" not in seen.stdout
+    assert "sim-1" in seen.stdout
+    assert "non_priority" in seen.stdout
+    told = json.loads(gateway.command("top", "--json").stdout)
+    assert set(told["classes"]) == {"otp", "transactional", "marketing", "non_priority"}
+    assert told["rates"]["classes"] is not None
+    plain = gateway.command("status")
+    assert "\x1b" not in plain.stdout
+    assert "egress-1" in plain.stdout
+
+
+@pytest.mark.parametrize("by_key", [True, False])
+def test_top_on_a_terminal_follows_its_size_and_gives_it_back(gateway: RunningGateway, by_key: bool) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(ours, (24, 80))
+    before = termios.tcgetattr(theirs)
+    arguments = [sys.executable, "-m", "gateway.cli", "top", "--every", "0.3", "--data-dir", str(gateway.data_dir)]
+    process = subprocess.Popen(
+        arguments, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        env=dict(os.environ) | gateway.environment | {"TERM": "xterm", "NO_COLOR": "1"},
+    )  # fmt: skip
+    shown = bytearray()
+    os.set_blocking(ours, False)
+
+    def look(words: bytes) -> bool:
+        with suppress(BlockingIOError):
+            while part := os.read(ours, 65536):
+                shown.extend(part)
+        return words in shown
+
+    try:
+        wait_for(lambda: look(b"sim-1") and look(b"quits"), 60)
+        assert b"held by" not in shown
+        termios.tcsetwinsize(ours, (40, 130))
+        wait_for(lambda: look(b"held by"), 60)
+        if by_key:
+            os.write(ours, b"q")
+        else:
+            process.send_signal(signal.SIGINT)
+        wait_for(lambda: look(b"") and process.poll() is not None, 60)
+        assert process.returncode == 0
+        assert termios.tcgetattr(theirs) == before
+        assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", shown), "NO_COLOR has no colours"
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+        os.close(theirs)
 
 
 def test_one_page_of_metrics_for_all_roles(gateway: RunningGateway) -> None:
