@@ -17,10 +17,12 @@ from redis.backoff import NoBackoff
 
 from gateway import figures, logs
 from gateway.clock import Clock
-from gateway.ledger import data_keys, migrate
+from gateway.ledger import data_keys, migrate, restores
 from gateway.ledger.connect import LEDGER_ERRORS, open_pool
+from gateway.policy import versions
 from gateway.policy.applier import Applier
 from gateway.policy.holder import PolicyHolder
+from gateway.policy.rules.parse import read_policy
 from gateway.policy.rules.snapshot import Policy
 from gateway.sealing import KeyUnreadable, Sealer, read_key
 from gateway.settings import Settings
@@ -155,11 +157,20 @@ class Runtime:
             raise StartRefused("the database has no installation row: run `sluicegate migrate`")
         self.pepper = bytes(row["pepper"])
         now_at = self.clock.now_at()
+        await self._notice_restore(now_at)
         self.process_id = await self.pool.fetchval(
             "INSERT INTO processes (role, worker, pid, host, started_at, heartbeat_at)"
             " VALUES ($1, $2, $3, $4, $5, $5) RETURNING id",
             self.role, self.worker, os.getpid(), socket.gethostname(), now_at,
         )  # fmt: skip
+
+    async def _notice_restore(self, now_at: int) -> None:
+        """Before anything is done: a database that came back from a backup is put under review first."""
+        async with self.pool.acquire() as conn:
+            in_force = await versions.active(conn)
+            policy = None if in_force is None else read_policy(in_force[1], in_force[0])
+            if await restores.notice(conn, self.pepper, policy, now_at):
+                _log.warning("database_restored", action="look at `sluicegate restored`: providers are paused")
 
     async def _load_keys(self) -> None:
         keys = data_keys_of(self.settings)

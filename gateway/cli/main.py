@@ -14,6 +14,7 @@ from gateway.cli import (
     messages,
     pauses,
     policies,
+    restoring,
     roles,
     running,
     watching,
@@ -32,6 +33,7 @@ app = typer.Typer(
 roles.register(app)
 running.register(app)
 watching.register(app)
+restoring.register(app)
 accounts.register(app)
 policies.register(app)
 messages.register(app)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 _TABLE_WIDTH_MAX: Final = 1_000
@@ -55,6 +58,42 @@ def wide() -> Any:
     from rich.console import Console
 
     return Console(soft_wrap=True, width=_TABLE_WIDTH_MAX, highlight=False)
+
+
+@contextmanager
+def working(text: str, grows: Path) -> Iterator[None]:
+    """Shows on a terminal that long work goes on, and how large what it writes has become; silent in a pipe."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.fields[size]}"), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task, done = progress.add_task(text, total=None, size=""), threading.Event()
+
+        def look() -> None:
+            while not done.wait(0.5):
+                progress.update(task, size=f"{_octets(grows) / 1e6:.1f} MB")
+
+        watcher = threading.Thread(target=look, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+
+
+def _octets(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    total = 0
+    for file in files:
+        with suppress(OSError):
+            total += file.stat().st_size
+    return total
 
 
 def tell_pairs(pairs: Mapping[str, Any]) -> None:

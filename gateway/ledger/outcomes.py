@@ -188,7 +188,7 @@ async def store_endings(conn: asyncpg.Connection[Any], closings: Sequence[Closin
             changes.append((row, change))
     changes += await _late_changes(conn, [c for c in ordered if c.late and c.id in rows], rows, bench)
     changes.sort(key=lambda pair: pair[0]["id"].int)
-    stored = await _follow(conn, changes, bench)
+    stored = await follow(conn, changes, bench)
     await undo_mistaken(conn, bench.policy, [c for c in ordered if c.late], bench.now_at)
     return stored
 
@@ -326,10 +326,10 @@ async def _count_late_parts(conn: asyncpg.Connection[Any], closings: Sequence[Cl
     return counts
 
 
-async def _follow(
+async def follow(
     conn: asyncpg.Connection[Any], changes: Sequence[tuple[asyncpg.Record, Change]], bench: Bench
 ) -> Stored:
-    """Everything that hangs on the changes: the rows, due retries, the outbox, the timeline, the callbacks."""
+    """Writes changes of locked rows and all that hangs on them: due retries, outbox, timeline, callbacks."""
     rows = await store_changes(conn, changes)
     after = [(row, change) for row, (_, change) in zip(rows, changes, strict=True)]
     tenants = {before["id"]: before["tenant"] for before, _ in changes}

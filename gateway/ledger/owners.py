@@ -168,6 +168,15 @@ async def close_dead(conn: asyncpg.Connection[Any], bench: Bench, owner_id: int)
     return burial
 
 
+async def close_claims(conn: asyncpg.Connection[Any], bench: Bench, owner_id: int) -> bool:
+    """Closes a batch of an owner's open claims as unconfirmed; True while there may be more."""
+    async with conn.transaction():
+        rows = await conn.fetch(_OPEN_SLOTS, owner_id, bench.now_at + 1, _BATCH)
+        if rows:
+            await store_endings(conn, _doubts(rows, bench), bench)
+    return len(rows) == _BATCH
+
+
 async def lost_claims(
     conn: asyncpg.Connection[Any], owner_id: int, before_at: int, held: Iterable[UUID], now_at: int
 ) -> list[Closing]:
