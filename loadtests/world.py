@@ -198,14 +198,8 @@ class World:
             self._clock_file.write_bytes(bytes(8))
             self._clock_file.chmod(0o644)
         self.start_carrier()
-        policy = self.write_policy()
-        self._up = self._spawn(
-            "up",
-            *("up", "--policy", str(policy), "--data-dir", str(self.data_dir), "--port", str(self.port)),
-            *("--admin-port", str(self.admin_port), "--api-workers", "1"),
-            SLUICEGATE_EGRESS_WORKERS=str(self.shape.egress),
-            **self.settings,
-        )
+        self.write_policy()
+        self.start_gateway()
         try:
             await wait_for(self.ready, "the gateway is ready", READY_WITHIN_S)
         except BaseException:
@@ -215,6 +209,32 @@ class World:
             self.key = self.new_key("load")
         for _ in range(self.shape.strays):
             self.add_stray()
+
+    def start_gateway(self) -> None:
+        """Start `up` with the policy of this run."""
+        self._up = self._spawn(
+            "up",
+            *(
+                "up",
+                "--policy",
+                str(self.home / "policy.yaml"),
+                "--data-dir",
+                str(self.data_dir),
+                "--port",
+                str(self.port),
+            ),
+            *("--admin-port", str(self.admin_port), "--api-workers", "1"),
+            SLUICEGATE_EGRESS_WORKERS=str(self.shape.egress),
+            **self.settings,
+        )
+
+    async def end_gateway(self) -> int:
+        """SIGTERM to `up`; its exit code once it has ended."""
+        if self._up is None:
+            return 0
+        if self._up.poll() is None:
+            self._up.send_signal(signal.SIGTERM)
+        return await asyncio.to_thread(self._up.wait, 90)
 
     def new_key(self, tenant: str) -> str:
         """A key of a tenant of the policy."""
@@ -332,11 +352,7 @@ class World:
         """SIGTERM to everything; the exit code of `up`."""
         for stray in self._strays:
             await asyncio.to_thread(_end, stray, 30)
-        code = 0
-        if self._up is not None:
-            if self._up.poll() is None:
-                self._up.send_signal(signal.SIGTERM)
-            code = await asyncio.to_thread(self._up.wait, 60)
+        code = await self.end_gateway()
         await self.stop_carrier()
         return code
 

@@ -17,82 +17,80 @@ ClassNames = Annotated[
 ]
 
 
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the dump goes; FILE.key gets the data key.")],
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Dump the database while it works (pg_dump, custom format), and beside it the key that opens its texts.
+
+    Example: sluicegate backup /backups/sluicegate.dump
+    """
+    told = _backup(file, data_dir)
+    if as_json:
+        tell_json(told)
+    else:
+        tell(f"{told['octets']:,} octets in {file}".replace(",", " "))
+        if told["key_file"]:
+            tell(f"the key of the texts is in {told['key_file']}: keep it somewhere else than the dump")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A dump by backup.")],
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", exists=True, dir_okay=False, help="The data key (default FILE.key where it is)."),
+    ] = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fill a new data directory from a dump. The gateway then starts paused: look at `sluicegate restored`.
+
+    Example: sluicegate restore /backups/sluicegate.dump --data-dir .sluicegate
+    """
+    directory = _restore(file, key, data_dir)
+    if as_json:
+        tell_json({"data_dir": str(directory)})
+    else:
+        tell(f"restored into {directory}: start it with `sluicegate up`, then look at `sluicegate restored`")
+
+
+def restored(
+    send_again: Annotated[
+        bool, typer.Option("--send-again", help="Send what is under review, flagged as a possible duplicate.")
+    ] = False,
+    never_sent: Annotated[
+        bool,
+        typer.Option("--never-sent", help="Nothing was sent after the backup (it was stopped): send it unflagged."),
+    ] = False,
+    give_up: Annotated[bool, typer.Option("--give-up", help="End what is under review as outcome_unknown.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Let the carriers go on that the restore paused.")] = False,
+    mark: Annotated[
+        bool,
+        typer.Option("--mark", help="This is a copy of files that nobody can tell from the original: review it."),
+    ] = False,
+    class_names: ClassNames = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show and decide what may have been sent before a restore; nothing of it is sent again unasked.
+
+    Example: sluicegate restored --send-again --class otp
+    """
+    chosen = [name for name, on in _verdicts(send_again, never_sent, give_up) if on]
+    if len(chosen) > 1:
+        raise Failed("one of --send-again, --never-sent and --give-up", 2)
+    told = run(_restored(chosen[0] if chosen else None, class_names, mark, resume, data_dir))
+    if as_json:
+        tell_json(told)
+    else:
+        _show(told)
+
+
 def register(app: typer.Typer) -> None:
     """Adds the verbs."""
-
-    @app.command()
-    def backup(
-        file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the dump goes; FILE.key gets the data key.")],
-        data_dir: DataDir = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Dump the database while it works (pg_dump, custom format), and beside it the key that opens its texts.
-
-        Example: sluicegate backup /backups/sluicegate.dump
-        """
-        told = _backup(file, data_dir)
-        if as_json:
-            tell_json(told)
-        else:
-            tell(f"{told['octets']:,} octets in {file}".replace(",", " "))
-            if told["key_file"]:
-                tell(f"the key of the texts is in {told['key_file']}: keep it somewhere else than the dump")
-
-    @app.command()
-    def restore(
-        file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A dump by backup.")],
-        key: Annotated[
-            Path | None,
-            typer.Option("--key", exists=True, dir_okay=False, help="The data key (default FILE.key where it is)."),
-        ] = None,
-        data_dir: DataDir = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Fill a new data directory from a dump. The gateway then starts paused: look at `sluicegate restored`.
-
-        Example: sluicegate restore /backups/sluicegate.dump --data-dir .sluicegate
-        """
-        directory = _restore(file, key, data_dir)
-        if as_json:
-            tell_json({"data_dir": str(directory)})
-        else:
-            tell(f"restored into {directory}: start it with `sluicegate up`, then look at `sluicegate restored`")
-
-    @app.command()
-    def restored(
-        send_again: Annotated[
-            bool, typer.Option("--send-again", help="Send what is under review, flagged as a possible duplicate.")
-        ] = False,
-        never_sent: Annotated[
-            bool,
-            typer.Option("--never-sent", help="Nothing was sent after the backup (it was stopped): send it unflagged."),
-        ] = False,
-        give_up: Annotated[
-            bool, typer.Option("--give-up", help="End what is under review as outcome_unknown.")
-        ] = False,
-        resume: Annotated[
-            bool, typer.Option("--resume", help="Let the carriers go on that the restore paused.")
-        ] = False,
-        mark: Annotated[
-            bool,
-            typer.Option("--mark", help="This is a copy of files that nobody can tell from the original: review it."),
-        ] = False,
-        class_names: ClassNames = None,
-        data_dir: DataDir = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Show and decide what may have been sent before a restore; nothing of it is sent again unasked.
-
-        Example: sluicegate restored --send-again --class otp
-        """
-        chosen = [name for name, on in _verdicts(send_again, never_sent, give_up) if on]
-        if len(chosen) > 1:
-            raise Failed("one of --send-again, --never-sent and --give-up", 2)
-        told = run(_restored(chosen[0] if chosen else None, class_names, mark, resume, data_dir))
-        if as_json:
-            tell_json(told)
-        else:
-            _show(told)
+    for verb in (backup, restore, restored):
+        app.command()(verb)
 
 
 def _verdicts(send_again: bool, never_sent: bool, give_up: bool) -> list[tuple[str, bool]]:

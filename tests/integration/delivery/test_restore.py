@@ -56,16 +56,16 @@ async def test_what_may_have_been_sent_is_under_review_and_the_rest_stays(
             "claimed": await world.message(**{"class": "otp"}),
             "sent": await world.sent(),
             "delivered": await world.message(status="delivered", sweep_at=None, final_at=now_at),
-            "later": await world.message(status="scheduled", not_before=now_at + 600_000),
+            "later": await world.message(status="scheduled", not_before=now_at + 1_800_000),
             "was due": await world.message(status="scheduled", not_before=now_at - 1_000),
             "retry later": await world.message(attempts_spent=1, submit_begun=True, next_slot=1),
             "long": await world.message(segments=3),
             "over": await world.message(expires_at=now_at - 1, submit_by=now_at - 1),
         }
         await world.attempt(ids["claimed"])
-        await due(world, ids["later"], now_at + 600_000, "send_at")
+        await due(world, ids["later"], now_at + 1_800_000, "send_at")
         await due(world, ids["was due"], now_at - 1_000, "send_at")
-        await due(world, ids["retry later"], now_at + 60_000, "retry")
+        await due(world, ids["retry later"], now_at + 1_800_000, "retry")
         await in_force(world)
         assert not await noticed(world), "the same database is no restore"
         dumps.dump(database_url, tmp_path / "dump")
