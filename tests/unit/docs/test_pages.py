@@ -14,7 +14,7 @@ from gateway.cli.main import app
 from tests.docs_runner import ROOT, Block, blocks_of, commands_of
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").rglob("*.md")])
-_LINK = re.compile(r"(?<!`)\[[^\]\n]+\]\(([^)\s]+)\)")
+_LINK = re.compile(r"(?<![`!])\[[^\]\n]+\]\(([^)\s]+)\)")
 TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
