@@ -50,6 +50,12 @@ check: $(STAMP) ## format, lint, types, import rules, pure tests: under a minute
 	$(BIN)/lint-imports --no-cache
 	$(PYTEST) -n $(WORKERS) tests/unit tests/house
 
+.PHONY: audit
+audit: $(STAMP) ## bandit over the code, pip-audit over the lock file (asks pypi.org)
+	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml gateway scheduler smpp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	$(BIN)/pip-audit --require-hashes --disable-pip --requirement requirements.lock
+
 .PHONY: bench
 bench: $(STAMP) ## Sluicegate, Kannel and Jasmin under the same loads: a table, results/bench-DATE.json; ARGS=--quick
 	loadtests/peers/install.sh

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -37,6 +37,10 @@ class Settings(BaseSettings):
     data_dir: Path = Field(default=Path(".sluicegate"), description="embedded stores and run state of `up`")
     host: str = Field(default="127.0.0.1", description="address of the tenant port")
     port: int = Field(default=8080, ge=0, le=65535, description="tenant port")
+    tls_certificate: Path | None = Field(
+        default=None, description="PEM certificate (with its chain) of the tenant port; a renewed file is taken over"
+    )
+    tls_key: Path | None = Field(default=None, description="PEM key of the same, not encrypted")
     admin_host: str = Field(default="127.0.0.1", description="address of the operators' port")
     admin_port: int = Field(default=8081, ge=0, le=65535, description="operators' port")
     admin_url: str = Field(
@@ -63,6 +67,19 @@ class Settings(BaseSettings):
     trusted_proxies: str = Field(
         default="", description="networks (CIDR, comma separated) whose X-Forwarded-For is believed"
     )
+
+    @field_validator("tls_certificate", "tls_key")
+    @classmethod
+    def _is_a_path(cls, given: Path | None) -> Path | None:
+        if given is not None and "-----BEGIN" in str(given):
+            raise ValueError("expects the path of a PEM file, not what is in it")
+        return given
+
+    @model_validator(mode="after")
+    def _certificate_has_its_key(self) -> Settings:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("SLUICEGATE_TLS_CERTIFICATE and SLUICEGATE_TLS_KEY are given together or not at all")
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -122,10 +139,13 @@ def load_settings(**flags: Any) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{PREFIX}{str(fault['loc'][0]).upper()}: {fault['msg']}" for fault in error.errors(include_input=False)
-        )
+        faults = "; ".join(map(_told, error.errors(include_input=False)))
         raise SettingsInvalid(faults) from None
+
+
+def _told(fault: Any) -> str:
+    place = f"{PREFIX}{str(fault['loc'][0]).upper()}: " if fault["loc"] else ""
+    return place + str(fault["msg"]).removeprefix("Value error, ")
 
 
 def _read_secret(variable: str, path: str) -> str:

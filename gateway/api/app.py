@@ -30,6 +30,8 @@ from gateway.ledger.consents import OPT_INS, OPT_OUTS
 from gateway.ledger.keys import MANAGE, READ, SEND, KeyRing
 from gateway.runtime import Runtime
 
+Call = tuple[str, str, str, Handler]
+
 
 @dataclass(frozen=True)
 class Endpoint:
@@ -93,8 +95,20 @@ def build(rt: Runtime, door: Door) -> App:
     app.openapi = lambda: described  # type: ignore[method-assign]
     authentication = Authentication(KeyRing(rt.pool, rt.clock), rt.clock, rt.settings.trusted_proxies)
     messages = Messages(rt, door)
+    aside, at_the_door = Aside(), (messages.submit, messages.submit_batch)
+    for method, path, scope_needed, handler in calls_of(rt, door, messages):
+        served = handler if handler in at_the_door else aside(handler)
+        app.add_route(path, Endpoint(authentication, scope_needed, served), methods=[method])  # type: ignore[arg-type]
+    app.add_route("/openapi.json", Page(json_answer(200, described)), methods=["GET"])  # type: ignore[arg-type]
+    app.add_route("/docs", Page(docs_page.answer(described)), methods=["GET"])  # type: ignore[arg-type]
+    _give_problems(app)
+    return Front(Express(app, {("POST", "/v1/messages"), ("POST", "/v1/messages/batch")}))
+
+
+def calls_of(rt: Runtime, door: Door, messages: Messages) -> list[Call]:
+    """Every call of a tenant: method, path, the scope that its key needs, handler."""
     applications = Applications(rt)
-    calls: list[tuple[str, str, str, Handler]] = [
+    calls: list[Call] = [
         ("POST", "/v1/messages", SEND, messages.submit),
         ("POST", "/v1/messages/batch", SEND, messages.submit_batch),
         ("GET", "/v1/messages", READ, messages.page),
@@ -107,21 +121,13 @@ def build(rt: Runtime, door: Door) -> App:
         ("POST", "/v1/applications/{name:path}/resume", MANAGE, applications.resume),
         ("POST", "/v1/applications/{name:path}/cancel", MANAGE, applications.cancel),
     ]
-    calls += _tenant_calls(rt)
-    aside, at_the_door = Aside(), (messages.submit, messages.submit_batch)
-    for method, path, scope_needed, handler in calls:
-        served = handler if handler in at_the_door else aside(handler)
-        app.add_route(path, Endpoint(authentication, scope_needed, served), methods=[method])  # type: ignore[arg-type]
-    app.add_route("/openapi.json", Page(json_answer(200, described)), methods=["GET"])  # type: ignore[arg-type]
-    app.add_route("/docs", Page(docs_page.answer(described)), methods=["GET"])  # type: ignore[arg-type]
-    _give_problems(app)
-    return Front(Express(app, {("POST", "/v1/messages"), ("POST", "/v1/messages/batch")}))
+    return calls + _tenant_calls(rt)
 
 
-def _tenant_calls(rt: Runtime) -> list[tuple[str, str, str, Handler]]:
+def _tenant_calls(rt: Runtime) -> list[Call]:
     """The calls besides messages: what handsets wrote, who may be written to, what was used."""
     inbox, imports, reader = Inbox(rt), Imports(rt), Reader()
-    calls: list[tuple[str, str, str, Handler]] = [
+    calls: list[Call] = [
         ("GET", "/v1/inbound", READ, inbox.page),
         ("GET", "/v1/inbound/{id}", READ, inbox.one),
         ("GET", "/v1/imports/{id}", READ, imports.one),

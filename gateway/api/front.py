@@ -1,8 +1,9 @@
 """What every request passes first (contract section 2; reliability section 5, lines 13-18): pure ASGI.
 
-A request id; a bound on requests at work; no compressed bodies; a bound on received octets, chunked or not; a deadline
-for the whole request; and a problem instead of a stack trace. A request is at work once it has arrived: whoever sends
-slowly takes no place from others, only some of the octets that unfinished bodies may hold together.
+A request id; a bound on requests at work, the least urgent refused first; no compressed bodies; a bound on received
+octets, chunked or not; a deadline for the whole request; and a problem instead of a stack trace. A request is at work
+once it has arrived: whoever sends slowly takes no place from others, only some of the octets that unfinished bodies may
+hold together. The operators' port has the same front with bounds of its own.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import asyncio
 import itertools
 import re
 import secrets
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway import logs
 from gateway.admission.problems import INTERNAL, OVERLOAD, Problem
+from gateway.api import shedding
 from gateway.api.answers import Answer, problem_answer
 from gateway.api.exchange import BODY, REQUEST_ID, App, Receive, Scope, Send, send_answer
 from gateway.api.protocol import BEGUN_MONO, COMPLETE
+from gateway.telemetry import metrics
 
 BODY_MAX: Final = 64 * 1024
 BATCH_BODY_MAX: Final = 1024 * 1024
@@ -27,11 +31,23 @@ DEADLINE_S: Final = 10.0
 AT_WORK_MAX: Final = 2_000
 UNFINISHED_OCTETS_MAX: Final = 64 * 1024 * 1024
 
-_LARGER: Final = {
-    "/v1/messages/batch": BATCH_BODY_MAX,
-    "/v1/opt-outs/import": LIST_BODY_MAX,
-    "/v1/opt-ins/import": LIST_BODY_MAX,
-}
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """Octets that a body may have: in general, and by path."""
+
+    usual: int
+    larger: Mapping[str, int]
+
+
+TENANT_BODIES: Final = Bodies(
+    BODY_MAX,
+    {
+        "/v1/messages/batch": BATCH_BODY_MAX,
+        "/v1/opt-outs/import": LIST_BODY_MAX,
+        "/v1/opt-ins/import": LIST_BODY_MAX,
+    },
+)
 _BODILESS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
 _PROCESS: Final = secrets.token_hex(6).encode("ascii")
@@ -52,8 +68,14 @@ class Front:
         deadline_s: float = DEADLINE_S,
         at_work_max: int = AT_WORK_MAX,
         unfinished_max: int = UNFINISHED_OCTETS_MAX,
+        *,
+        bodies: Bodies = TENANT_BODIES,
+        operators: bool = False,
     ) -> None:
+        """`operators`: all requests are equal there, and what the framework answers gets its request id here."""
         self._app = app
+        self._bodies = bodies
+        self._operators = operators
         self._deadline_s = deadline_s
         self._at_work_max = at_work_max
         self._at_work = 0
@@ -65,31 +87,44 @@ class Front:
             await self._app(scope, receive, send)
             return
         scope[REQUEST_ID] = _request_id(scope)
-        refusal = self._crowd() or await self._take_body(scope, receive) or self._crowd()
+        refusal = self._full() or await self._take_body(scope, receive) or self._shed(scope)
         if refusal is not None:
             await send_answer(scope, send, refusal)
             return
         self._at_work += 1
         try:
-            await self._serve(scope, send)
+            await self._serve(scope, receive, send)
         finally:
             self._at_work -= 1
 
-    def _crowd(self) -> Answer | None:
+    def _full(self) -> Answer | None:
         return problem_answer(OVERLOAD) if self._at_work >= self._at_work_max else None
 
-    async def _serve(self, scope: Scope, send: Send) -> None:
+    def _shed(self, scope: Scope) -> Answer | None:
+        """The less urgent a request, the sooner there is no place for it."""
+        if self._operators or self._at_work < self._at_work_max * shedding.FREE_SHARE:
+            return self._full()
+        name = shedding.class_named(scope["method"], scope["path"], scope.get(BODY, b""))
+        if self._at_work < self._at_work_max * shedding.share(name):
+            return None
+        if name is not None:
+            metrics.admissions_total.labels(name, "refuse", OVERLOAD.code).inc()
+        return problem_answer(OVERLOAD)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
 
         async def watch(message: MutableMapping[str, Any]) -> None:
             nonlocal started
             if not started and logs.debugging():
                 _tell(scope, message)
+            if self._operators and not started:
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", scope[REQUEST_ID])]
             started = True
             await send(message)
 
         try:
-            await self._app(scope, _given(scope), watch)
+            await self._app(scope, _given(scope, receive), watch)
         except Exception as error:
             answer = failed(scope, error)
             if started:
@@ -109,7 +144,7 @@ class Front:
                 return problem_answer(Problem("request.encoding", "Send the body without Content-Encoding."))
         if scope["method"] in _BODILESS and not chunked and length in (None, b"0"):
             return None
-        limit = _LARGER.get(scope["path"], BODY_MAX)
+        limit = self._bodies.larger.get(scope["path"], self._bodies.usual)
         if length is not None and length.isdigit() and int(length[:20]) > limit:
             return _too_large(limit)
         try:
@@ -177,11 +212,17 @@ async def _read(receive: Receive, limit: int) -> bytes | None:
     return body if len(body) <= limit else None
 
 
-def _given(scope: Scope) -> Receive:
-    async def receive() -> dict[str, object]:
+def _given(scope: Scope, receive: Receive) -> Receive:
+    given = False
+
+    async def read() -> MutableMapping[str, Any]:
+        nonlocal given
+        if given:  # whoever asks again waits for the client to go
+            return await receive()
+        given = True
         return {"type": "http.request", "body": scope.get(BODY, b""), "more_body": False}
 
-    return receive
+    return read
 
 
 def _too_large(limit: int) -> Answer:

@@ -11,6 +11,7 @@ from typing import Final
 import uvicorn
 
 from gateway.api.app import build
+from gateway.api.certificate import certificate_of
 from gateway.api.door import Door
 from gateway.api.protocol import BoundedProtocol
 from gateway.http_server import HttpServer
@@ -33,9 +34,13 @@ async def serve(rt: Runtime, sockets: Sequence[socket]) -> None:
 
 
 async def _serve(rt: Runtime, door: Door, sockets: Sequence[socket]) -> None:
+    certificate = certificate_of(rt.settings)
+    if certificate is not None:
+        rt.spawn(certificate.follow(), "certificate")
     server = HttpServer(
         uvicorn.Config(
             build(rt, door),
+            ssl_context_factory=None if certificate is None else lambda *_: certificate.context,
             loop="none",
             http=BoundedProtocol,
             ws="none",

@@ -1,8 +1,9 @@
 """Takes messages off routes that cannot send now, and gives them their next candidate (design section 3, Health).
 
 A route is blocked while it or its carrier is paused by hand, and once its carrier has had no session, or an open
-breaker, for a while. What waits for it moves where the policy names another route that is up and would send it in time,
-under that route's limits, one-time passwords first. What finds none stays, and goes when its own route is back.
+breaker, for a while; what a new policy left without its carrier is blocked at once. What waits for it moves where the
+policy names another route that is up and would send it in time, under that route's limits, one-time passwords first.
+What finds none stays, and goes when its own route is back.
 """
 
 from __future__ import annotations
@@ -53,8 +54,17 @@ class Outages:
         return route.provider in self.up and not self.blocks(route.name, route.provider)
 
 
-def outages_of(report: IndexReport, paused: Sequence[tuple[str, str]]) -> Outages:
-    """What the index reports and what is paused by hand, (kind, name)."""
+def removed_carriers(report: IndexReport, policy: Policy) -> frozenset[str]:
+    """Carriers that the policy names no longer and that work still waits for."""
+    return frozenset(
+        name for (name, _), line in report.lines.items() if line.depth > 0 and name not in policy.providers
+    )
+
+
+def outages_of(
+    report: IndexReport, paused: Sequence[tuple[str, str]], removed: frozenset[str] = frozenset()
+) -> Outages:
+    """What the index reports, what is paused by hand, (kind, name), and carriers that are no more."""
     broken = {
         name
         for name, link in report.providers.items()
@@ -63,7 +73,7 @@ def outages_of(report: IndexReport, paused: Sequence[tuple[str, str]]) -> Outage
     held = {name for (kind, name), scope in report.scopes.items() if kind == ROUTE and scope.paused}
     return Outages(
         routes=frozenset(held | {name for kind, name in paused if kind == ROUTE}),
-        providers=frozenset(broken | {name for kind, name in paused if kind == PROVIDER}),
+        providers=frozenset(broken | removed | {name for kind, name in paused if kind == PROVIDER}),
         up=frozenset(name for name, link in report.providers.items() if link.state == "up"),
     )
 
@@ -82,7 +92,8 @@ def ways_out(policy: Policy, outages: Outages, row: Mapping[str, Any]) -> tuple[
     for route in candidates(policy, row["tenant"], row["class"], row["sender"], row["recipient"]):
         dialect = policy.providers[route.provider].dialect
         fits = row["segments"] == 1 or (current is not None and dialect.carriage == current.dialect.carriage)
-        if route.name != row["route"] and outages.takes(route) and fits and tlvs <= set(dialect.tlvs):
+        other = (route.name, route.provider) != (row["route"], row["provider"])
+        if other and outages.takes(route) and fits and tlvs <= set(dialect.tlvs):
             found.append(route)
     return tuple(found)
 
@@ -105,15 +116,17 @@ class Rerouter:
         report = await rt.scheduler.report()
         async with rt.pool.acquire() as conn:
             paused = [(one.place.kind, one.place.name) for one in await list_pauses(conn)]
-        self._outages = outages_of(report, paused)
+        removed = removed_carriers(report, policy)
+        self._outages = outages_of(report, paused, removed)
         blocked = [one.name for one in policy.routes.values() if self._outages.blocks(one.name, one.provider)]
-        if not blocked or not any(self._outages.takes(route) for route in policy.routes.values()):
+        if not (blocked or removed) or not any(self._outages.takes(route) for route in policy.routes.values()):
             self._after = None
             return LOOK_S
         now_at = rt.clock.now_at()
         async with rt.pool.acquire() as conn:
-            codes, _ = await stuck_messages(conn, blocked, (now_at, _FIRST), otp=True)
-            rows, self._after = await stuck_messages(conn, blocked, self._after or (now_at, _FIRST), otp=False)
+            first, gone = (now_at, _FIRST), sorted(removed)
+            codes, _ = await stuck_messages(conn, blocked, first, otp=True, providers=gone)
+            rows, self._after = await stuck_messages(conn, blocked, self._after or first, otp=False, providers=gone)
         moved = await self._move(policy, codes)
         known = {row["id"] for row in codes}
         moved += await self._move(policy, [row for row in rows if row["id"] not in known])

@@ -37,6 +37,12 @@ class Pacer:
         self._since_mono = 0.0
         self._spent_mono = float("-inf")
 
+    def configure(self, configured_per_s: float | None) -> None:
+        """The session's own limit changed; a pace that is on grows back to the new one."""
+        self._configured_per_s = configured_per_s
+        if configured_per_s is not None:
+            self._full_per_s = configured_per_s
+
     @property
     def measured_per_s(self) -> float:
         """Submits per second of late."""

@@ -181,12 +181,13 @@ class Egress:
         line.start(self._rt.spawn)
 
     async def _rebind_changed(self, wanted: dict[str, Session]) -> None:
-        """Sessions whose definition changed are bound anew; unchanged ones stay bound, with the new dialect."""
+        """Sessions whose definition changed are bound anew; others stay bound, with new limits and the new dialect."""
         policy = self._rt.policies.current
         changed: dict[str, SessionLine] = {}
         for name, line in list(self._lines.items()):
             session = wanted.get(name)
-            if session == line.session:
+            if session is not None and line.binds_alike(session):
+                line.retune(session)
                 line.apply(policy)
             elif session is not None:  # removed ones are given up by the plan
                 _log.info("session_rebinds", session=name)

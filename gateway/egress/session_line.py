@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from prometheus_client import Gauge
@@ -317,6 +317,16 @@ class SessionLine:
             await self._parts.scheduler.session_down(self.session.provider, self.session.name, back_at)
         except IndexUnavailable as fault:
             _log.debug("session_not_told_down", session=self.session.name, reason=fault.reason)
+
+    def binds_alike(self, session: Session) -> bool:
+        """Whether another definition needs no new bind: it differs in its limits at most."""
+        return replace(session, limits=self.session.limits) == self.session
+
+    def retune(self, session: Session) -> None:
+        """Takes over other limits; the scheduler's leases follow them, the link stays."""
+        if session.limits != self.session.limits:
+            self.session = session
+            self._pacer.configure(None if session.limits is None else session.limits.rate_per_s)
 
     def apply(self, policy: Policy) -> None:
         """Takes over what a new policy says of the provider; the bind itself is unchanged."""

@@ -24,13 +24,13 @@ _PLAN: Final = PLANNER_SETTINGS.replace("SET ", "SET LOCAL ")
 # and what an application's pause holds stays where it is.
 _STUCK: Final = """
 WITH page AS MATERIALIZED (
-    SELECT m.day, m.id, m.sweep_at, m.status, m.route, m.next_slot
+    SELECT m.day, m.id, m.sweep_at, m.status, m.route, m.provider, m.next_slot
       FROM messages m
      WHERE m.sweep_at >= $1 AND (m.sweep_at, m.id) > ($1, $2) {condition}
      ORDER BY m.sweep_at, m.id LIMIT $4
 ), stuck AS (
     SELECT p.day, p.id FROM page p
-     WHERE p.status = 'queued' AND p.route = ANY ($3::text[])
+     WHERE p.status = 'queued' AND (p.route = ANY ($3::text[]) OR p.provider = ANY ($6::text[]))
        AND NOT EXISTS (SELECT FROM attempts a
                         WHERE a.day = p.day AND a.id = p.id AND a.slot = p.next_slot AND a.outcome IS NULL)
        AND NOT EXISTS (SELECT FROM due d WHERE d.day = p.day AND d.id = p.id)
@@ -72,13 +72,13 @@ class Moved:
 
 
 async def stuck_messages(
-    conn: asyncpg.Connection[Any], routes: Sequence[str], after: Cursor, *, otp: bool
+    conn: asyncpg.Connection[Any], routes: Sequence[str], after: Cursor, *, otp: bool, providers: Sequence[str] = ()
 ) -> tuple[list[asyncpg.Record], Cursor | None]:
-    """Messages that wait for one of these routes, by deadline from a cursor on, and where the next look goes on."""
+    """Messages that wait for one of these routes or carriers, by deadline from a cursor on, and where to go on."""
     async with conn.transaction():
         await conn.execute(_PLAN)
         statement = _STUCK_OTP if otp else _STUCK_ANY
-        rows = await conn.fetch(statement, *after, list(routes), _LOOKED, ROUND)
+        rows = await conn.fetch(statement, *after, list(routes), _LOOKED, ROUND, list(providers))
         if len(rows) == ROUND:
             return rows, (rows[-1]["sweep_at"], rows[-1]["id"])
         last = None if otp else await conn.fetchrow(_LAST, *after, _LOOKED)

@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from gateway.domain.ids import rfc3339
 from gateway.ledger import keys, tenants
+from gateway.operators import openapi
 from gateway.operators.admin_callbacks import callback_routes
 from gateway.operators.admin_messages import blockers, explain_message, message_by_id, send_by_hand
 from gateway.operators.admin_numbers import erase_number, export_number
@@ -27,6 +28,7 @@ Handler = Callable[[Desk, Request, str], Awaitable[Response]]
 def admin_routes(desk: Desk) -> list[Route]:
     """The routes below `/admin`."""
     table: list[tuple[str, str, Handler]] = [
+        ("GET", "/openapi.json", _described),
         ("GET", "/status", _status),
         ("GET", "/sessions", _section("sessions")),
         ("GET", "/routes", _section("routes")),
@@ -72,6 +74,10 @@ async def read_body(request: Request) -> bytes | None:
             return None
     request.state.body = bytes(taken)
     return request.state.body  # type: ignore[no-any-return]
+
+
+async def _described(_desk: Desk, _request: Request, _actor: str) -> Response:
+    return json(openapi.document())
 
 
 async def _status(desk: Desk, _request: Request, _actor: str) -> Response:

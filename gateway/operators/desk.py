@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from gateway import logs
+from gateway.api.authentication import Failures
 from gateway.api.door import Door
 from gateway.console.history import History, Told
 from gateway.ledger.connect import LEDGER_ERRORS
@@ -79,6 +80,7 @@ class Desk:
         self.history = History()
         self._door: Door | None = None
         self._keys = KeyRing(rt.pool, rt.clock)
+        self._failures = Failures(rt.clock)
         self._token = _digest(token) if token else None
 
     def door(self) -> Door:
@@ -101,10 +103,14 @@ class Desk:
             return None
         if self._token is not None and hmac.compare_digest(self._token, _digest(written)):
             return "local operator"
+        address = request.client.host if request.client else None
+        if self._failures.too_many(address):
+            return None
         key = await self.operators_key(written)
         if key is None:
+            self._failures.note(address)
             return None
-        return f"key {key.id}" if key.allows_address(request.client.host if request.client else None) else None
+        return f"key {key.id}" if key.allows_address(address) else None
 
     async def operators_key(self, written: str) -> Key | None:
         """The operators' key that a text is, or None."""

@@ -8,19 +8,23 @@ from typing import Any
 
 import uvicorn
 
+from gateway.api.front import Bodies, Front
+from gateway.api.protocol import BoundedProtocol
 from gateway.http_server import HttpServer
 
 _STOP_S = 3
+_AT_WORK_MAX = 200
+_BODIES = Bodies(1 << 20, {})  # a policy of thousands of tenants
 
 
 class OperatorsServer:
-    """Serves an ASGI app on one listening socket while the context is open."""
+    """Serves an ASGI app on one listening socket while the context is open, with the tenant port's bounds before it."""
 
     def __init__(self, app: Any, listener: socket.socket) -> None:
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", ws="none",
-            timeout_graceful_shutdown=_STOP_S, timeout_keep_alive=5, server_header=False,
-            limit_concurrency=200, proxy_headers=False,
+            Front(app, at_work_max=_AT_WORK_MAX, bodies=_BODIES, operators=True), http=BoundedProtocol,
+            log_config=None, access_log=False, lifespan="off", ws="none",
+            timeout_graceful_shutdown=_STOP_S, timeout_keep_alive=5, server_header=False, proxy_headers=False,
         )  # fmt: skip
         self._server = HttpServer(config)
         self._listener = listener

@@ -22,11 +22,11 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
         ) from error
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, scheme: str = "http") -> str:
     """Where a browser or curl on this machine finds it."""
     host, port = listener.getsockname()[:2]
     reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{reachable}:{port}"
+    return f"{scheme}://{reachable}:{port}"
 
 
 def free_port() -> int:

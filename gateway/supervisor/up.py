@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from gateway import logs
+from gateway.api.certificate import certificate_of
 from gateway.embedded import child
 from gateway.embedded.home import Home
 from gateway.ledger.connect import LEDGER_ERRORS, connect
@@ -68,6 +69,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, lambda: None)
         async with AsyncExitStack() as stack:
             settings = self._settings
+            certificate_of(settings)  # a fault is told here, not by every worker in turn
             self._home.hold()
             stack.callback(self._home.release)
             tenant_port = addresses.listen(
@@ -116,7 +118,7 @@ class Supervisor:
             part.launch()
         run = RunFile(
             pid=os.getpid(),
-            api_url=addresses.url_of(tenant_port),
+            api_url=addresses.url_of(tenant_port, "http" if settings.tls_certificate is None else "https"),
             operators_url=addresses.url_of(operators_port),
             operators_token=token,
             database_url=stores.database_url,

@@ -109,3 +109,57 @@ async def test_what_was_taken_in_advance_is_given_back(redis_url: str) -> None:
         assert refused.retry_after_s == 1
         door.stop()
         await running
+
+
+class _Held(Clock):
+    """A clock whose monotonic side a test moves."""
+
+    mono = 1_000.0
+
+    def now_mono(self) -> float:
+        return self.mono
+
+
+async def test_a_revoked_key_is_dead_everywhere_within_five_seconds(database_url: str) -> None:
+    """Nobody has to be told: what a process believes is never older than that, counted from when it asked."""
+    pool = await open_pool(database_url)
+    try:
+        clocks = [_Held(), _Held()]
+        rings = [KeyRing(pool, clock) for clock in clocks]
+        async with pool.acquire() as conn:
+            await conn.execute("INSERT INTO tenants (name, created_at) VALUES ('acme', 0)")
+            made = await keys.create(conn, KeyWish("acme"), "test", 1)
+            assert all([await ring.verify(made) is not None for ring in rings])
+            assert await keys.revoke(conn, made.split("_")[1], "test", 2)
+        assert await rings[0].verify(made) is not None  # believed still
+        for clock, ring in zip(clocks, rings, strict=True):
+            clock.mono += 5.0
+            assert await ring.verify(made) is None
+    finally:
+        await pool.close()
+
+
+async def test_an_answer_that_took_its_time_is_believed_less_long(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = await open_pool(database_url)
+    try:
+        clock = _Held()
+        ring = KeyRing(pool, clock)
+        async with pool.acquire() as conn:
+            await conn.execute("INSERT INTO tenants (name, created_at) VALUES ('acme', 0)")
+            made = await keys.create(conn, KeyWish("acme"), "test", 1)
+        load = ring._load
+
+        async def slow(key_id: str) -> object:
+            found = await load(key_id)
+            clock.mono += 3.0  # revoked meanwhile
+            return found
+
+        monkeypatch.setattr(ring, "_load", slow)
+        assert await ring.verify(made) is not None
+        await pool.execute("UPDATE api_keys SET revoked_at = 2")
+        clock.mono += 2.0
+        assert await ring.verify(made) is None
+    finally:
+        await pool.close()

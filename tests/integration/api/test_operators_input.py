@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ import asyncpg
 import pytest
 from yarl import URL
 
+from gateway.api import authentication
 from gateway.ledger import tenants
 from gateway.operators.app import build_app
 from gateway.operators.desk import Desk
@@ -70,6 +72,7 @@ async def ask(gateway: Gateway) -> AsyncIterator[Any]:
         async with gateway.session.request(method, URL(base + path, encoded=True), data=data, headers=headers) as reply:
             return reply.status, reply.headers.get("content-type", ""), await reply.read()
 
+    asked.base = base  # type: ignore[attr-defined]
     async with OperatorsServer(build_app(Desk(gateway.rt, token="operator")), listener):
         yield asked
 
@@ -110,3 +113,32 @@ async def test_a_store_that_is_away_is_no_fault_of_ours(
         assert (status, json.loads(octets)["code"]) == (503, "capacity.storage"), error
     monkeypatch.setattr(tenants, "list_all", lambda _: 1 / 0)
     assert (await ask("GET", "tenants"))[0] == 500
+
+
+async def test_an_address_that_tries_keys_is_turned_away_and_the_local_operator_is_not(
+    gateway: Gateway, ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authentication, "_FAILURES_PER_S", 0.0001)  # however slow the machine is
+    monkeypatch.setattr(authentication, "_FAILURES_BURST", 5.0)
+    base = ask.base
+    operators = await gateway.give_key(None, "operators")
+
+    async def status(key: str) -> int:
+        async with gateway.session.get(base + "pauses", headers={"Authorization": f"Bearer {key}"}) as reply:
+            assert reply.headers["x-request-id"]
+            return reply.status
+
+    assert await status(operators) == 200
+    assert [await status("sg_wrong") for _ in range(6)] == [401] * 6
+    assert await status(operators) == 401  # until the bucket has room again
+    assert (await ask("GET", "pauses"))[0] == 200
+
+
+async def test_the_operators_port_has_bounds(gateway: Gateway, ask: Any) -> None:
+    for options, status, code in (
+        ({"data": io.BytesIO(b" " * (1 << 20) + b"{}")}, 413, "request.too_large"),
+        ({"data": b"{}", "headers": {"Content-Encoding": "gzip"}}, 415, "request.encoding"),
+    ):
+        async with gateway.session.post(ask.base + "tenants", **options) as reply:  # without any key
+            assert (reply.status, (await reply.json(content_type=None))["code"]) == (status, code)
+            assert reply.headers["x-request-id"]

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from gateway.api import front, protocol
+from loadtests import trickle as trickle_run
 from tests.integration.api.conftest import Gateway, running, until
 
 MESSAGE = {"to": "+447700900123", "from": "ACME", "text": "hi"}
@@ -115,3 +116,22 @@ async def test_requests_that_wait_on_one_connection_are_bounded(gateway: Gateway
 
 async def _not(condition: Any) -> bool:
     return not await condition()
+
+
+async def test_a_crowd_of_trickling_connections_is_cut_and_others_go_on(
+    database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The small form of `python -m loadtests.trickle`; how long anything takes is measured there."""
+    bound(monkeypatch, 2.0)
+    async with running(database_url, redis_url) as gateway:
+        slow, all_open = trickle_run.Slow(), asyncio.Event()
+        trickling = asyncio.create_task(trickle_run.trickle(gateway.base, 100, slow, all_open))
+        sent = 0
+        while not trickling.done():
+            assert (await gateway.send(MESSAGE)).status == 202
+            sent += 1
+        await trickling
+    assert sent > 0
+    assert len(slow.lifetimes_s) == 100
+    # A reset that overtakes the answer looks like a plain close.
+    assert set(slow.told) <= {"HTTP/1.1 408 Request Timeout", "closed"}

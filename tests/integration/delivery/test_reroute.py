@@ -98,6 +98,20 @@ async def test_what_waits_for_a_carrier_without_sessions_goes_to_the_next_candid
     assert [(one["type"], one["cause"]) for one in timeline(found.row, found.history)][1:] == [("released", "rerouted")]
 
 
+async def test_what_waited_for_a_carrier_that_the_policy_no_longer_has_goes_another_way(gateway: Gateway) -> None:
+    world = gateway.world
+    gone = await world.message(route="former", provider="carrier-gone")
+    same_name = await world.message(route="spare", provider="carrier-gone")
+    here = await world.message()
+    await gateway.up()
+    await gateway.scheduler.session_up("carrier-a", "a1")
+    assert await gateway.rerouter.turn() < 2.0
+    for one in (gone, same_name):
+        row = await world.row(one)
+        assert (row["route"], row["provider"], row["next_slot"], row["status"]) == ("main", "carrier-a", 1, "queued")
+    assert (await world.row(here))["next_slot"] == 0
+
+
 async def test_a_paused_route_lets_what_it_held_go_another_way(gateway: Gateway) -> None:
     world = gateway.world
     held, kept = await world.message(), await world.message(application="sale")

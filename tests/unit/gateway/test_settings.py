@@ -80,3 +80,15 @@ def test_errors_and_representations_hold_no_value(monkeypatch: pytest.MonkeyPatc
 def test_every_setting_says_what_it_is() -> None:
     silent = {name for name, field in Settings.model_fields.items() if not field.description}
     assert silent <= {"log_level"}
+
+
+def test_a_certificate_needs_its_key_and_both_are_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLUICEGATE_TLS_CERTIFICATE", "/etc/sluicegate/tls.crt")
+    with pytest.raises(SettingsInvalid, match="SLUICEGATE_TLS_KEY are given together"):
+        load_settings()
+    monkeypatch.setenv("SLUICEGATE_TLS_KEY", "-----BEGIN PRIVATE KEY-----canary")
+    with pytest.raises(SettingsInvalid, match="SLUICEGATE_TLS_KEY: expects the path") as told:
+        load_settings()
+    assert "canary" not in str(told.value)
+    monkeypatch.setenv("SLUICEGATE_TLS_KEY", "/etc/sluicegate/tls.key")
+    assert load_settings().tls_key == Path("/etc/sluicegate/tls.key")
