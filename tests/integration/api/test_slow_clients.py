@@ -127,8 +127,8 @@ async def test_a_crowd_of_trickling_connections_is_cut_and_others_go_on(
         slow, all_open = trickle_run.Slow(), asyncio.Event()
         trickling = asyncio.create_task(trickle_run.trickle(gateway.base, 100, slow, all_open))
         sent = 0
-        while not trickling.done():
-            assert (await gateway.send(MESSAGE)).status == 202
+        while not trickling.done():  # nothing is kept: no carrier drains here what a crowd of sends would leave
+            assert (await gateway.call("POST", "/v1/messages?dry_run=true", json=MESSAGE)).status == 200
             sent += 1
         await trickling
     assert sent > 0
