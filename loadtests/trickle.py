@@ -19,7 +19,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -43,7 +42,7 @@ class Slow:
     """How the slow ones ended: seconds from the first octet to the cut, and what they were told."""
 
     lifetimes_s: list[float] = field(default_factory=list)
-    told: Counter[str] = field(default_factory=Counter)
+    told: dict[str, int] = field(default_factory=dict)
     standing: int = 0  # that were open all at once
 
     @property
@@ -57,7 +56,7 @@ class Healthy:
     """Latencies of healthy sends in ms by class, and their answers by status."""
 
     latencies_ms: dict[str, list[float]] = field(default_factory=dict)
-    answers: Counter[int] = field(default_factory=Counter)
+    answers: dict[int, int] = field(default_factory=dict)
 
     def p99_ms(self, name: str | None = None) -> float:
         """The 99th percentile of a class, or of all."""
@@ -109,7 +108,7 @@ async def send_healthily(
             began_mono = time.monotonic()
             reply = await line.post("/v1/messages", text, headers)
             healthy.latencies_ms.setdefault(name, []).append((time.monotonic() - began_mono) * 1000)
-            healthy.answers[reply.status] += 1
+            healthy.answers[reply.status] = healthy.answers.get(reply.status, 0) + 1
             await asyncio.sleep(pause_s)
         line.close()
 
@@ -144,7 +143,8 @@ async def trickle(url: str, connections: int, slow: Slow, all_open: asyncio.Even
                 told = ended.result()
         else:
             ended.cancel()
-        slow.told[told.split(b"\r\n", 1)[0].decode("latin-1") or "closed"] += 1
+        line = told.split(b"\r\n", 1)[0].decode("latin-1") or "closed"
+        slow.told[line] = slow.told.get(line, 0) + 1
         writer.close()
 
     await asyncio.gather(*(one(number) for number in range(connections)))
@@ -171,7 +171,7 @@ def table(outcome: Outcome) -> str:
         ("healthy p99 alone / beside", f"{outcome.alone.p99_ms():.1f} / {outcome.beside.p99_ms():.1f} ms"),
         ("otp p99 alone / beside", f"{outcome.alone.p99_ms('otp'):.1f} / {outcome.beside.p99_ms('otp'):.1f} ms"),
         ("longest life of a slow one", f"{outcome.slow.longest_s:.2f} s (at most {CUT_S:g} s)"),
-        ("slow ones were told", ", ".join(f"{n} x {line}" for line, n in outcome.slow.told.most_common())),
+        ("slow ones were told", ", ".join(f"{n} x {line}" for line, n in sorted(outcome.slow.told.items()))),
         ("violations", "; ".join(outcome.violations()) or "none"),
     ]
     return "\n".join(f"{name:<28} {value}" for name, value in rows)
