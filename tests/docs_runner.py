@@ -26,8 +26,13 @@ _WRAPPER: Final = """#!/bin/bash
 if [ "$1" = up ]; then
   shift
   setsid "{python}" -m gateway.cli up "$@" --port 0 --admin-port 0 > up.$$.out 2>&1 &
-  echo $! >> started.pids
-  for _ in $(seq 900); do grep -q 'same data' up.$$.out && exit 0; sleep 0.2; done
+  started=$!
+  echo $started >> started.pids
+  for _ in $(seq 900); do
+    grep -q 'same data' up.$$.out && exit 0
+    kill -0 $started 2>/dev/null || break
+    sleep 0.2
+  done
   cat up.$$.out; exit 1
 fi
 exec "{python}" -m gateway.cli "$@"
@@ -107,10 +112,7 @@ def make_place(directory: Path) -> dict[str, str]:
     for name, text in tools.items():
         (programs / name).write_text(text.format(python=sys.executable), encoding="utf-8")
         (programs / name).chmod(0o755)
-    kept = ("SLUICEGATE_DATA_KEY",)
-    environment = {
-        name: value for name, value in os.environ.items() if name in kept or not name.startswith("SLUICEGATE_")
-    }
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SLUICEGATE_")}
     return environment | {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
 
