@@ -72,6 +72,11 @@ def test_top_in_a_pipe_is_one_plain_look(gateway: RunningGateway) -> None:
     assert "egress-1" in plain.stdout
 
 
+def _hears_ctrl_c() -> None:
+    """A test run in the background ignores SIGINT, and what it starts would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("by_key", [True, False])
 def test_top_on_a_terminal_follows_its_size_and_gives_it_back(gateway: RunningGateway, by_key: bool) -> None:
     ours, theirs = pty.openpty()
@@ -81,6 +86,7 @@ def test_top_on_a_terminal_follows_its_size_and_gives_it_back(gateway: RunningGa
     process = subprocess.Popen(
         arguments, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
         env=dict(os.environ) | gateway.environment | {"TERM": "xterm", "NO_COLOR": "1"},
+        preexec_fn=_hears_ctrl_c,
     )  # fmt: skip
     shown = bytearray()
     os.set_blocking(ours, False)

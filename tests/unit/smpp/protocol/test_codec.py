@@ -301,11 +301,11 @@ def test_the_dearest_pdu_is_read_within_five_milliseconds() -> None:
     ]
     for octets in floods:
         times_s = []
-        for _ in range(3):
-            begun_s = time.perf_counter()
+        for _ in range(5):
+            begun_s = time.thread_time()
             with suppress(ProtocolError):
                 decode(octets)
-            times_s.append(time.perf_counter() - begun_s)
+            times_s.append(time.thread_time() - begun_s)
         assert min(times_s) < 0.005
 
 
