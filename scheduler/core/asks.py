@@ -109,7 +109,7 @@ class LineReport:
 
 @dataclass(frozen=True, slots=True)
 class ScopeReport:
-    """One limited scope: segments that wait under it, tokens left, since when it holds something, pause."""
+    """One limited scope: segments that wait under it, tokens left, how long it holds something (0: nothing), pause."""
 
     waiting: int
     tokens: float

@@ -116,7 +116,7 @@ repeat
     end
     if waiting > 0 or s.pause > now then
       report.scopes[#report.scopes + 1] = { s.name, waiting, s.Te > 0 and tokens(s) or 0,
-        s.wait_at > 0 and floor(now - s.wait_at) or 0, s.pause > now, by_class,
+        s.wait_at > 0 and max(1, floor(now - s.wait_at)) or 0, s.pause > now, by_class, -- 0: it holds nothing
         s.pause > now and floor(now - s.since) or 0 }
     end
   end

@@ -110,7 +110,7 @@ def _scopes(turn: Turn) -> dict[tuple[str, str], ScopeReport]:
             found[scope_pair(name)] = ScopeReport(
                 waiting=sum(by_class.values()),
                 tokens=turn.tokens(scope) if scope.pace_ms > 0 else 0.0,
-                held_ms=floor(turn.now - scope.holding_since) if scope.holding_since > 0 else 0,
+                held_ms=max(1, floor(turn.now - scope.holding_since)) if scope.holding_since > 0 else 0,
                 paused=paused,
                 by_class=by_class,
                 paused_ms=floor(turn.now - scope.closed_since) if paused else 0,

@@ -63,9 +63,8 @@ def _hostile(lab: Lab, findings: Findings) -> None:
         if name == "hostile":
             flood = Stream([Kind("flood", "otp")], 10 * rate, end_s=seconds)
             world.offer(flood)
-            findings.offered += flood.offered
         world.run(seconds + 12)
-        findings.offered += banks.offered
+        findings.offered += sum(stream.offered for stream in world.clients.streams)
         p99[name] = quantile(world.waits(lambda message: message.kind.tenant != "flood"), 0.99)
         findings.keep(name, world.told())
         findings.most(f"{name}: expired after accept", world.ended("expired") / len(world.ledger.messages), 0.001)
