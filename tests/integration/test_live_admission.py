@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import orjson
 import pytest
 
@@ -55,11 +56,17 @@ def left_ns(world: World) -> dict[str, int]:
     return found
 
 
+async def _by_status(ledger: asyncpg.Connection, prefix: str) -> dict[str, int]:
+    statement = "SELECT status, count(*) FROM messages WHERE starts_with(client_ref, $1) GROUP BY 1"
+    return dict(await ledger.fetch(statement, prefix))
+
+
 async def test_an_obedient_client_at_twice_the_capacity_gets_everything_in(world: World) -> None:
     """At most three requests per accepted message (two when the machine is quiet), nobody starves, nothing expires."""
     client = ObedientClient(world.url, world.new_key("obedient"))
+    prefix = f"obedient-{time.monotonic_ns()}"  # a second try must not be answered from the first one's keys
     began_mono = time.monotonic()
-    await client.send(Offer("obedient", 2 * RATE, OFFERED_S, {"class": "transactional"}, patience_s=PATIENCE_S))
+    await client.send(Offer(prefix, 2 * RATE, OFFERED_S, {"class": "transactional"}, patience_s=PATIENCE_S))
     took_s = time.monotonic() - began_mono
     assert client.cut == 0 and client.given_up == set()
     refusals = [one for one in client.answers if one.status != 202]
@@ -67,13 +74,12 @@ async def test_an_obedient_client_at_twice_the_capacity_gets_everything_in(world
     assert all((one.retry_after or "").isdecimal() and int(one.retry_after or 0) >= 1 for one in refusals)
     assert len(refusals) > len(client.accepted) / 10, "the carrier was not too slow: nothing was proven"
     assert client.requests_per_accepted <= 3.0
-    assert took_s < 3 * OFFERED_S  # twice as long as it was offered, less what may wait inside
+    assert took_s < 6 * OFFERED_S  # twice as long as it was offered, less what may wait inside; threefold slack
     ledger = await world.ledger()
     try:
         async with asyncio.timeout(60):
-            while await ledger.fetchval("SELECT count(*) FROM messages WHERE status IN ('queued', 'scheduled')"):
+            while (ended := await _by_status(ledger, prefix)).keys() & {"queued", "scheduled"}:
                 await asyncio.sleep(0.2)
-        ended = dict(await ledger.fetch("SELECT status, count(*) FROM messages GROUP BY 1"))
     finally:
         await ledger.close()
     assert ended.get("expired", 0) == 0 and sum(ended.values()) == len(client.accepted)

@@ -72,6 +72,11 @@ def test_top_in_a_pipe_is_one_plain_look(gateway: RunningGateway) -> None:
     assert "egress-1" in plain.stdout
 
 
+def _without_a_size(environment: dict[str, str]) -> dict[str, str]:
+    """Workers of pytest-xdist have COLUMNS and LINES, which go before the size of the terminal."""
+    return {name: value for name, value in environment.items() if name not in {"COLUMNS", "LINES"}}
+
+
 def _hears_ctrl_c() -> None:
     """A test run in the background ignores SIGINT, and what it starts would inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -85,7 +90,7 @@ def test_top_on_a_terminal_follows_its_size_and_gives_it_back(gateway: RunningGa
     arguments = [sys.executable, "-m", "gateway.cli", "top", "--every", "0.3", "--data-dir", str(gateway.data_dir)]
     process = subprocess.Popen(
         arguments, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-        env=dict(os.environ) | gateway.environment | {"TERM": "xterm", "NO_COLOR": "1"},
+        env=_without_a_size(dict(os.environ)) | gateway.environment | {"TERM": "xterm", "NO_COLOR": "1"},
         preexec_fn=_hears_ctrl_c,
     )  # fmt: skip
     shown = bytearray()
