@@ -14,7 +14,7 @@ import tempfile
 import termios
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.cookiejar import CookieJar
 from pathlib import Path
 
@@ -77,9 +77,12 @@ def _without_a_size(environment: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name not in {"COLUMNS", "LINES"}}
 
 
-def _hears_ctrl_c() -> None:
+@contextmanager
+def _hears_ctrl_c() -> Iterator[None]:
     """A test run in the background ignores SIGINT, and what it starts would inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("by_key", [True, False])
@@ -88,11 +91,11 @@ def test_top_on_a_terminal_follows_its_size_and_gives_it_back(gateway: RunningGa
     termios.tcsetwinsize(ours, (24, 80))
     before = termios.tcgetattr(theirs)
     arguments = [sys.executable, "-m", "gateway.cli", "top", "--every", "0.3", "--data-dir", str(gateway.data_dir)]
-    process = subprocess.Popen(
-        arguments, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-        env=_without_a_size(dict(os.environ)) | gateway.environment | {"TERM": "xterm", "NO_COLOR": "1"},
-        preexec_fn=_hears_ctrl_c,
-    )  # fmt: skip
+    environment = _without_a_size(dict(os.environ)) | gateway.environment | {"TERM": "xterm", "NO_COLOR": "1"}
+    with _hears_ctrl_c():
+        process = subprocess.Popen(
+            arguments, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, env=environment
+        )
     shown = bytearray()
     os.set_blocking(ours, False)
 
