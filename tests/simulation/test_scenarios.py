@@ -12,6 +12,11 @@ from simulations.scenarios import SCENARIOS
 from simulations.table import failures
 
 SIZE = 100_000
+MEASURES_TIME = 10  # what a refusal costs the server's processor
+NUMBERS = [
+    pytest.param(number, id=f"scenario{number:02}", marks=[pytest.mark.timing] if number == MEASURES_TIME else [])
+    for number in sorted(SCENARIOS)
+]
 
 
 def play(number: int, seed: int) -> None:
@@ -23,7 +28,7 @@ def play(number: int, seed: int) -> None:
 
 @pytest.mark.simulation
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", sorted(SCENARIOS), ids=lambda number: f"scenario{number:02}")
+@pytest.mark.parametrize("number", NUMBERS)
 class TestSeed1:
     def test_scenario_reaches_its_numbers(self, number: int) -> None:
         play(number, 1)
@@ -31,7 +36,7 @@ class TestSeed1:
 
 @pytest.mark.simulation
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", sorted(SCENARIOS), ids=lambda number: f"scenario{number:02}")
+@pytest.mark.parametrize("number", NUMBERS)
 class TestSeed2:
     def test_scenario_reaches_its_numbers(self, number: int) -> None:
         play(number, 2)
