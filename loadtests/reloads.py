@@ -32,26 +32,17 @@ from loadtests.evidence import collect, settle
 from loadtests.limits import JITTER_S, worst_excess
 from loadtests.oracle import Evidence, judge
 from loadtests.traffic import Traffic
-from loadtests.world import World
+from loadtests.world import LOAD, World
 
 USED_WITHIN_S = 2.0
 RATES, BURSTS = (40, 60, 90), (10, 30)
 _MISSING = "SELECT count(*) FROM processes WHERE ended_at IS NULL AND role <> 'supervisor' AND policy_version < $1"
 _AUDIT = "SELECT action, count(*) AS n FROM audit WHERE action LIKE 'policy.%' GROUP BY 1"
 
-_POLICY = """\
-# policy {number}
-classes:
-  otp: {{wait_budget: 60s, ttl: {{default: 2m, max: 10m}}, weight: 60, quantum: 1, unconfirmed: resend_once, max_attempts: 3}}
-  transactional: {{wait_budget: 2m, ttl: {{default: 1h, max: 24h}}, weight: 25, quantum: 4, unconfirmed: hold, max_attempts: 5}}
-  marketing: {{wait_budget: 4h, ttl: {{default: 12h, max: 48h}}, weight: 10, quantum: 32, when_full: refuse, unconfirmed: fail, max_attempts: 5}}
-tenants:
-  load:
-    limits: {{rate_per_s: 5000, burst: 5000}}
-    requests: {{rate_per_s: 5000, burst: 10000}}
-    classes: [otp, transactional, marketing]
-    default_class: transactional
-    default_sender: "60070"
+_POLICY = (
+    "# policy {number}\n"
+    + LOAD
+    + """\
 {tenant}providers:
   carrier:
     limits: {{rate_per_s: {rate}, burst: {burst}}}
@@ -61,6 +52,7 @@ tenants:
 {session}routes:
   everything: {{match: {{}}, provider: carrier}}
 {route}"""  # noqa: E501 - lines of YAML
+)
 _SESSION = (
     "      coming: {host: 127.0.0.1, port: %s, system_id: coming, password: secret, bind: transceiver, window: 20,"
     " reconnect: {base: 200ms, max: 2s}}\n"
@@ -107,6 +99,7 @@ def policy_of(number: int, port: int, dice: random.Random, whole: bool = False) 
     rate, burst = dice.choice(RATES), dice.choice(BURSTS)
     text = _POLICY.format(
         number=number,
+        otp_wait_budget_s=60,
         port=port,
         rate=rate,
         burst=burst,

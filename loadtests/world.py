@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SHIFTED_CLOCK = ROOT / "loadtests/shifted_clock"
 SLUICEGATE = Path(sys.executable).with_name("sluicegate")
 
-POLICY = """\
+# The classes, and the one tenant of a load.
+LOAD = """\
 classes:
   otp:
     {{wait_budget: {otp_wait_budget_s}s, ttl: {{default: 2m, max: 10m}}, weight: 60, quantum: 1,
@@ -43,12 +44,13 @@ tenants:
     classes: [otp, transactional, marketing]
     default_class: transactional
     default_sender: "60070"
-{callbacks}providers:
+"""
+POLICY = f"""{LOAD}{{callbacks}}providers:
   carrier:
     sessions:
-{sessions}
+{{sessions}}
 routes:
-  everything: {{match: {{}}, provider: carrier}}
+  everything: {{{{match: {{{{}}}}, provider: carrier}}}}
 """
 # The secret signs what goes to a sink of the run's own.
 CALLBACKS = (

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
-from collections import deque
 from pathlib import Path
 from typing import Final
 
@@ -33,8 +31,6 @@ from gateway.operators.desk import Desk
 _HERE: Final = Path(__file__).parent
 _STATIC: Final = _HERE / "static"
 _KINDS: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_WRONG_MAX: Final = 20
-_WRONG_S: Final = 60.0
 _log = logs.get("console")
 
 
@@ -77,7 +73,7 @@ def console_routes(desk: Desk) -> list[Route]:
 
 
 def _login_routes(site: Site) -> list[Route]:
-    wrong: deque[float] = deque(maxlen=_WRONG_MAX)
+    failures = site.desk.failures  # wrong keys in the header of /admin calls count as well
 
     async def ask(request: Request) -> Response:
         # Looking at a link does not spend it: mail scanners and previews look at links.
@@ -92,15 +88,15 @@ def _login_routes(site: Site) -> list[Route]:
         form = await read_form(request) or {}
         if not from_here(request):
             return refused(site, request, 403, "This form came from somewhere else", "Open the link here, and log in.")
-        if len(wrong) == _WRONG_MAX and time.monotonic() - wrong[0] < _WRONG_S:
-            return login_wanted(site, request, "Too many wrong tries: wait a minute.", 429)
+        if failures.too_many(address_of(request)):
+            return login_wanted(site, request, "Too many wrong tries from your address: wait a minute.", 429)
         try:
             cookie = await _opened(site, request, form)
         except LEDGER_ERRORS as error:
             _log.warning("console_request_failed", error=type(error).__name__)
             return refused(site, request, 503, "PostgreSQL does not answer", "Nobody can log in without it.")
         if cookie is None:
-            wrong.append(time.monotonic())
+            failures.note(address_of(request))
             _log.warning("console_login_refused")
             return login_wanted(site, request, _LINK_SPENT if "token" in form else _KEY_WRONG)
         answer = RedirectResponse("/console", 303, headers=GUARDS)

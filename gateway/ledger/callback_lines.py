@@ -343,3 +343,11 @@ async def put_back(conn: asyncpg.Connection[asyncpg.Record], verdicts: Sequence[
         [verdict.last_status for verdict in ordered],
         [verdict.gave_up_at for verdict in ordered],
     )
+
+
+def tells_sent(policy: Policy) -> bool:
+    """Whether anybody may want to hear of `message.sent` (also final where a dialect registers no receipts)."""
+    if any(provider.dialect.register == "none" for provider in policy.providers.values()):
+        return True
+    targets = [policy.tenant_defaults.callbacks, *(tenant.callbacks for tenant in policy.tenants.values())]
+    return any(target is not None and {"all", "message.sent"} & set(target.events) for target in targets)

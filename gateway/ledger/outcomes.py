@@ -2,7 +2,7 @@
 
 Every batch locks its message rows in key order, closes only rows whose outcome is null, and lets
 `gateway.domain.outcomes` say what that means. What goes back into the queue gets one outbox row in the same
-transaction. All functions but `store_accepted` run inside the caller's transaction.
+transaction. All functions but `store_accepted` run inside the caller's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gateway.admission.flows import entry_of
 from gateway.domain import outcomes, states
 from gateway.domain.outcomes import Change, Ending, Refusal, Rules, Standing
 from gateway.ledger import outcome_statements as sql
-from gateway.ledger.callback_lines import add_events
+from gateway.ledger.callback_lines import add_events, tells_sent
 from gateway.ledger.folds import parts_told
 from gateway.ledger.message_rows import LOCK_MESSAGES
 from gateway.ledger.mistaken import undo_mistaken
@@ -154,12 +154,12 @@ async def store_accepted(conn: asyncpg.Connection[Any], closings: Sequence[Closi
         [_without_receipts(bench.policy, c.provider) for c in ordered],
     )
     nameless = [c for c in ordered if not c.carrier_ids and not _without_receipts(bench.policy, c.provider)]
-    tells_sent = _tells_sent(bench.policy)
-    if not nameless and not tells_sent:
+    is_heard = tells_sent(bench.policy)
+    if not nameless and not is_heard:
         return int(await conn.fetchval(sql.ACCEPT_COUNTED, *columns))
     async with conn.transaction():
         await keep_unnamed(conn, [one for c in nameless for one in c.unnamed()])
-        if not tells_sent:
+        if not is_heard:
             return int(await conn.fetchval(sql.ACCEPT_COUNTED, *columns))
         rows = await conn.fetch(sql.ACCEPT_RETURNING, *columns)
         await add_events(conn, bench.policy, [(row, outcomes.EVENTS[states.SENT]) for row in rows], bench.now_at)
@@ -390,11 +390,3 @@ async def _tell_timeline(
 def _without_receipts(policy: Policy, provider: str) -> bool:
     carrier = policy.providers.get(provider)
     return carrier is not None and carrier.dialect.register == "none"
-
-
-def _tells_sent(policy: Policy) -> bool:
-    """Whether anybody may want to hear of `message.sent` (also final where a dialect registers no receipts)."""
-    if any(provider.dialect.register == "none" for provider in policy.providers.values()):
-        return True
-    targets = [policy.tenant_defaults.callbacks, *(tenant.callbacks for tenant in policy.tenants.values())]
-    return any(target is not None and {"all", "message.sent"} & set(target.events) for target in targets)

@@ -80,7 +80,7 @@ class Desk:
         self.history = History()
         self._door: Door | None = None
         self._keys = KeyRing(rt.pool, rt.clock)
-        self._failures = Failures(rt.clock)
+        self.failures = Failures(rt.clock)
         self._token = _digest(token) if token else None
 
     def door(self) -> Door:
@@ -104,11 +104,11 @@ class Desk:
         if self._token is not None and hmac.compare_digest(self._token, _digest(written)):
             return "local operator"
         address = request.client.host if request.client else None
-        if self._failures.too_many(address):
+        if self.failures.too_many(address):
             return None
         key = await self.operators_key(written)
         if key is None:
-            self._failures.note(address)
+            self.failures.note(address)
             return None
         return f"key {key.id}" if key.allows_address(address) else None
 

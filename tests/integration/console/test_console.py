@@ -153,3 +153,17 @@ async def test_charts_are_drawn_from_what_processes_told(console: Console) -> No
         drawn = await reply.json()
     assert set(drawn["classes"]) == {"otp", "transactional", "marketing", "non_priority"}
     assert drawn["budgets"]["otp"] == {"budget_s": 10.0, "door_share": 0.5}
+
+
+async def test_an_address_that_guesses_keys_is_told_to_wait_and_nobody_else_is(console: Console) -> None:
+    """The bucket of the /admin calls counts: 50 at once, 5 a second; operators elsewhere are not locked out."""
+    found = [(await console.post("/console/login", {"key": f"sg_wrong_{n}"}))[0] for n in range(50)]
+    assert set(found) == {401}
+    status = 401
+    for n in range(200):  # a slow machine gives some back meanwhile
+        status, text = await console.post("/console/login", {"key": f"sg_more_{n}"})
+        if status == 429:
+            break
+    assert status == 429 and "wait" in text
+    assert console.desk.failures.too_many("127.0.0.1")
+    assert not console.desk.failures.too_many("192.0.2.7")
