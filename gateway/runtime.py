@@ -19,6 +19,7 @@ from gateway import figures, logs
 from gateway.clock import Clock
 from gateway.ledger import data_keys, migrate, restores
 from gateway.ledger.connect import LEDGER_ERRORS, open_pool
+from gateway.loops import end
 from gateway.policy import versions
 from gateway.policy.applier import Applier
 from gateway.policy.holder import PolicyHolder
@@ -232,10 +233,7 @@ class Runtime:
         metrics.index_answers.labels(self.role).set(int(clock.answered))
 
     async def _cancel_tasks(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(list(self._tasks))
 
 
 def data_keys_of(settings: Settings) -> list[bytes]:

@@ -266,9 +266,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reloads", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="a new directory for logs, journal and ledger of the run, to read")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sluicegate-reloads-") as home:
-        outcome = asyncio.run(run(Path(home) / "run", asked.reloads, asked.seed))
+        outcome = asyncio.run(run(asked.keep or Path(home) / "run", asked.reloads, asked.seed))
     print(table(outcome))
     results = Path("results")
     results.mkdir(exist_ok=True)

@@ -18,6 +18,7 @@ from gateway.callbacks.tries import GONE, Answer, next_try
 from gateway.clock import Clock
 from gateway.ledger import callback_lines, give_up_list
 from gateway.ledger.callback_lines import Endpoint, Line, Verdict
+from gateway.loops import end
 from gateway.policy.rules.snapshot import CallbackRules
 from gateway.sealing import Sealer
 from gateway.telemetry import metrics
@@ -146,9 +147,7 @@ class EndpointLine:
         self._queue.clear()
         if self._workers:
             await asyncio.wait(self._workers, timeout=_DRAIN_S)
-        for worker in self._workers:
-            worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
+        await end(self._workers)
 
     async def _refill(self) -> None:
         async with self.means.pool.acquire() as conn:

@@ -20,6 +20,7 @@ from gateway.ledger.callback_lines import CHANNEL, Endpoint, heads
 from gateway.ledger.connect import LEDGER_ERRORS, connect
 from gateway.ledger.give_up_list import forget, forget_endpoints, give_up_old
 from gateway.logs import get
+from gateway.loops import end
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import Policy
 from gateway.policy.secrets import SecretMissing, resolve
@@ -193,10 +194,7 @@ class Sender:
                 await self._rt.stopping.wait()
 
     async def _end_lines(self) -> None:
-        tasks = [task for _, task in self._lines.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end([task for _, task in self._lines.values()])
 
 
 def _terms_of(policy: Policy, tenant: str) -> Terms:

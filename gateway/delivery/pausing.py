@@ -24,7 +24,7 @@ from gateway.ledger.resumptions import (
     release_held,
 )
 from gateway.logs import get
-from gateway.loops import repeat
+from gateway.loops import end, repeat
 from gateway.runtime import Runtime
 
 LOOK_S: Final = 1.0
@@ -49,8 +49,7 @@ class Pausing:
         try:
             await repeat("pauses", self._rt.stopping, self.turn, self._woken)
         finally:
-            hearing.cancel()
-            await asyncio.gather(hearing, return_exceptions=True)
+            await end([hearing])
 
     async def turn(self) -> float:
         """One look; returns the seconds until the next."""

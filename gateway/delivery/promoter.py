@@ -9,7 +9,7 @@ from gateway.delivery.due_book import DueBook
 from gateway.delivery.outbox import hand_over
 from gateway.hearing import hear
 from gateway.ledger.promotions import CHANNEL, ROUNDS_PER_S, Detour, next_due_at, promote_due
-from gateway.loops import repeat
+from gateway.loops import end, repeat
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
 
@@ -36,8 +36,7 @@ class Promoter:
         try:
             await repeat("promoter", self._rt.stopping, self.turn, self._woken)
         finally:
-            hearing.cancel()
-            await asyncio.gather(hearing, return_exceptions=True)
+            await end([hearing])
 
     async def turn(self) -> float:
         """Promote one round; returns the seconds until the next."""

@@ -18,6 +18,7 @@ from gateway.delivery.sweeps import Sweeper
 from gateway.inbound.importer import Importer
 from gateway.inbound.joiner import Joiner
 from gateway.logs import get
+from gateway.loops import end
 from gateway.receipts.merger import Merger
 from gateway.runtime import Runtime
 
@@ -50,6 +51,5 @@ async def run(rt: Runtime) -> None:
         _, late = await asyncio.wait(tasks, timeout=10.0)
         for task in late:
             log.warning("delivery_part_cut_off", part=task.get_name())
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await end(late)
     log.info("delivery_stopped")

@@ -24,6 +24,7 @@ from gateway.ledger import owners
 from gateway.ledger.claims import HOT_SETTINGS, PLANNER_SETTINGS
 from gateway.ledger.outcomes import Bench
 from gateway.ledger.session_orders import Orders, read_orders
+from gateway.loops import end
 from gateway.policy.rules.snapshot import Policy, Session
 from gateway.policy.rules.tuning import tuning_of
 from gateway.runtime import Runtime
@@ -105,9 +106,7 @@ class Egress:
             self._report()
             await self._pause()
         await self._drain()
-        for task in work:
-            task.cancel()
-        await asyncio.gather(*work, return_exceptions=True)
+        await end(work)
         await self._leave()
 
     # -- sessions ------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from gateway.egress.pump import Orders, Pump
 from gateway.egress.stock import Stock, StockParts
 from gateway.egress.tallies import Tally
 from gateway.ledger.session_orders import DRAIN
+from gateway.loops import end
 from gateway.policy.holder import PolicyHolder
 from gateway.policy.rules.snapshot import Policy, Ramp, Session
 from gateway.telemetry import metrics
@@ -119,9 +120,7 @@ class SessionLine:
         self.enter("leaving")
         self._binder.leave()
         await self._leave_link(self.link, drain_s)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks)
         self._parts.health.leave(self._member)
         if not self._abandoned:
             await self._forget()

@@ -86,7 +86,9 @@ class Stock:
 
     async def run(self) -> None:
         """Runs until cancelled."""
-        while True:
+        task = asyncio.current_task()
+        assert task is not None
+        while not task.cancelling():  # the client of Redis may have swallowed the cancellation (`gateway.loops.end`)
             await self._open.wait()
             await self._rounds.begin()
             want = self._want()

@@ -22,7 +22,7 @@ from gateway.ledger.callback_lines import TenantNotice, add_notices
 from gateway.ledger.inbound import Handed
 from gateway.ledger.tenants import ids_by_name
 from gateway.logs import get
-from gateway.loops import repeat
+from gateway.loops import end, repeat
 from gateway.policy.rules.snapshot import Policy
 from gateway.runtime import Runtime
 from gateway.sealing import SealBroken, about_provider
@@ -66,8 +66,7 @@ class Joiner:
         try:
             await repeat("inbound", self._rt.stopping, self.turn, self._woken)
         finally:
-            hearing.cancel()
-            await asyncio.gather(hearing, return_exceptions=True)
+            await end([hearing])
 
     async def turn(self) -> float:
         """One batch; returns the seconds until the next."""

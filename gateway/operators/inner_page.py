@@ -12,6 +12,7 @@ from typing import Final
 
 import orjson
 
+from gateway.loops import end
 from gateway.operators import metrics_page
 from gateway.runtime import Runtime
 
@@ -36,9 +37,7 @@ class InnerPage:
     async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        await end(self._open)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from gateway import logs
 from gateway.ledger.connect import LEDGER_ERRORS
+from gateway.loops import end
 from gateway.policy import secrets, versions
 from gateway.policy.applier import error_text
 from gateway.policy.rules.faults import PolicyInvalid
@@ -75,9 +76,7 @@ class PolicyHolder:
     async def stop(self) -> None:
         """Ends the background look."""
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await end([self._task])
             self._task = None
 
     async def ready(self) -> Policy:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from gateway import logs
 from gateway.embedded import child
+from gateway.loops import end
 from gateway.telemetry import metrics
 
 _BACK_OFF_S = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0)  # waits before the n-th start in a row that did not live
@@ -57,8 +58,7 @@ class Part:
         """Ends the child for good; returns its exit code."""
         self.stopping = True
         if self.watcher is not None:
-            self.watcher.cancel()
-            await asyncio.gather(self.watcher, return_exceptions=True)
+            await end([self.watcher])
         if self.child is None:
             return None
         return await child.stop(self.child, *self.stop_steps)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway import logs
+from gateway.loops import end
 from gateway.policy.entry import apply_quietly, watch_file
 from gateway.runtime import Runtime, StartRefused
 from gateway.settings import Settings
@@ -88,8 +89,7 @@ async def _enter(opened: Any, early: asyncio.Event) -> Runtime | None:
     if entering.done():
         runtime: Runtime = entering.result()
         return runtime
-    entering.cancel()
-    await asyncio.gather(entering, return_exceptions=True)
+    await end([entering])
     return None
 
 

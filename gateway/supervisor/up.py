@@ -21,6 +21,7 @@ from gateway.embedded import child
 from gateway.embedded.home import Home
 from gateway.ledger.connect import LEDGER_ERRORS, connect
 from gateway.ledger.migrate import migrate
+from gateway.loops import end
 from gateway.operators.app import build_app, not_ready
 from gateway.operators.desk import Desk
 from gateway.operators.server import OperatorsServer
@@ -175,9 +176,7 @@ class Supervisor:
             await asyncio.gather(*(part.stop() for part in self._crew.parts if part.name.startswith(role)))
         if self._simulator is not None:
             await self._simulator.stop()
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await end(self._background)
 
     def _asked_to_stop(self) -> None:
         if self._stop.is_set():

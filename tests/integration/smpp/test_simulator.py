@@ -129,6 +129,29 @@ async def test_receipts_that_were_not_answered_come_again(start: Start) -> None:
     assert sorted(texts(again)) == sorted(texts(esme)[:2]), "cut: again on the next bind"
 
 
+@pytest.mark.parametrize("leave", ["unbind", "close", "reset"])
+async def test_receipts_in_flight_when_an_esme_leaves_come_again(start: Start, leave: str) -> None:
+    """One was acknowledged, three are on the wire, two wait for room in the window: five come again, each once."""
+    simulator = await start(receipt_window=4)
+    esme = Esme(auto=False)
+    link = await esme.bind(simulator.port)
+    await esme.submit_all(f"44770090012{n}" for n in range(3))
+    await until(lambda: len(esme.requests) == 3)
+    link.answer(esme.requests[0])
+    await esme.submit_all(f"44770090012{n}" for n in range(3, 6))
+    await until(lambda: len(esme.answers) == 6 and len(esme.requests) == 5)
+    if leave == "unbind":
+        await link.unbind(1)
+    else:
+        link.close(reset=leave == "reset")
+    await until(lambda: simulator.receipts_waiting == 5)
+    again = Esme()
+    await again.bind(simulator.port)
+    await until(lambda: simulator.counters["receipts_taken"] == 6)
+    assert len(set(texts(again))) == len(again.requests) == 5
+    assert texts(esme)[0] not in texts(again)
+
+
 async def test_receipt_window_is_kept(start: Start) -> None:
     simulator = await start(receipt_window=3)
     esme = Esme(auto=False)
