@@ -18,8 +18,8 @@ from simulations.ledger import Ledger, Message
 from simulations.measure import LimitWatch, Series
 
 _REPORT_MS = 100.0  # how often answers are told
-# How often a session's health is told: sooner where the carrier asks for less, also while it says nothing
-# (gateway.egress.health).
+# How often a session's health is told: sooner where the carrier asks for less or mostly fails, also while it says
+# nothing (gateway.egress.health).
 _HEALTH_MS, _URGENT_MS, _SILENT_MS = 250.0, 50.0, 500.0
 _WAIT_MAX_MS = 1_000.0  # a session without a wake looks again
 _WANT_MAX = 200
@@ -64,7 +64,8 @@ class Session:
     def outcomes(self, now: float) -> Outcomes | None:
         """What the scheduler is told now, None where it is not the time for it."""
         answers = self.good + self.errors + self.throttled
-        apart = _URGENT_MS if self.throttled else _HEALTH_MS if answers else _SILENT_MS
+        urgent = self.throttled > 0 or 0 < self.errors >= self.good
+        apart = _URGENT_MS if urgent else _HEALTH_MS if answers else _SILENT_MS
         passed = now - self.told_at
         if passed < apart or not (answers or self.unanswered):
             return None

@@ -1,7 +1,7 @@
 """Telling the scheduler how each session fares, and the session what the scheduler made of it (design section 3).
 
-Every quarter of a second where something was answered, sooner where a carrier asks for less, and also while a carrier
-answers nothing: silence must not look like speed.
+Every quarter of a second where something was answered, sooner where a carrier asks for less or mostly fails, and also
+while a carrier answers nothing: silence must not look like speed.
 """
 
 from __future__ import annotations

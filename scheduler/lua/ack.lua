@@ -32,7 +32,7 @@ else
   local claimed = 0
   local charged_at, name, session = each_group(blob, function(key, _, count)
     claimed = claimed + count
-    local L = line(parse(key).line)
+    local L = line(string.match(key, '^[^|]+|[^|]+')) -- all that is wanted of the flow
     L.leased, L.dirty = max(0, L.leased - count), true
   end)
   for i = 4, #ARGV, 2 do

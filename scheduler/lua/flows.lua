@@ -36,11 +36,16 @@ local function parse(key)
   return f
 end
 
--- The retry share is a limit whose rate follows the rate of first attempts: total = first x (1 + share).
+-- The retry share is a limit whose rate follows the rate of first attempts: total = first x (1 + share). Where those are
+-- few it follows what a line of the provider was seen to drain while work waited for the carrier alone: where nothing
+-- waits but retries, a share of what this very share lets out would shrink until nothing goes.
 local function retry_scope(f)
   local p = provider(f.provider)
   local r = p.r
   if now - p.r_at > 2000 then r = r * exp(-(now - p.r_at) / 10000) end
+  for _, L in ipairs(provider_lines(f.provider)) do
+    if L then r = max(r, L.mu) end
+  end
   local s = scopes[f.retry] or new_scope(f.retry)
   if s.T == 0 then s.tat = max(s.tat, 10 * 1000) end
   s.T, s.burst = 1000 / max(1, r * tuning.retry_share / (1 + tuning.retry_share)), 10

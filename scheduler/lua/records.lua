@@ -66,7 +66,7 @@ end
 -- of mu, r answers of late whether backlogged or not (segments/s), r_at and r_acc of its running sample, vs ms that V
 -- takes to grow by one while work waits, v_at and v0 of its running sample, late segments that late flows may have.
 local LINE = '<ddddddddddddddddddddddddd'
-local lines
+local lines, lines_of
 local FRESH_LINE
 local function read_line(name, raw) -- one constructor: a table that grows field by field costs more than all the rest
   local n, leased, seg, A, at, V, cv, idle, busy_at, pass_at, mu, mu_at, acc, pk, pk_at, pend, pend_at, s_at, r, r_at,
@@ -81,10 +81,12 @@ local function read_line(name, raw) -- one constructor: a table that grows field
   return L
 end
 local function line(name)
-  return lines[name] or read_line(name, call('GET', P .. 'L:' .. name))
+  if lines[name] then return lines[name] end
+  local raw = call('GET', P .. 'L:' .. name)
+  if not raw then lines_of = {} end -- a list that was made before lacks it
+  return read_line(name, raw)
 end
 -- All lines of a provider at once, in the order of the classes; false where there has never been one.
-local lines_of
 local function provider_lines(provider_name)
   local found = lines_of[provider_name]
   if found then return found end

@@ -2,6 +2,19 @@
 local verb = ARGV[2]
 if state == 'lost' then return { '!lost' } end
 
+-- Whether the retry share holds something back, and nothing else waits for the provider.
+local function only_retries_wait(name)
+  local retries, waiting = 'retry:' .. name, 0
+  load_scopes({ retries })
+  local s = scopes[retries]
+  if not s or s.wait_at == 0 then return false end
+  for i = 1, #tuning.classes do waiting = waiting + tallied(s, i, 1) end
+  for _, L in ipairs(provider_lines(name)) do
+    if L and L.busy_at > 0 then return false end
+  end
+  return waiting > 0
+end
+
 if verb == 'pause' then -- scope, until ('' = until resumed)
   local s = scope_named(ARGV[3])
   if s.pause <= now then s.since = now end
@@ -80,8 +93,10 @@ elseif verb == 'answered' then -- provider, then pairs class, segments: submit_s
   if p.r_at == 0 then p.r_at = now end
   if now - p.r_at >= 500 then
     local span = now - p.r_at
-    local keep = exp(-span / 10000)
-    p.r, p.r_at, p.r_acc = p.r * keep + p.r_acc * 1000 / span * (1 - keep), now, 0
+    local keep, rate = exp(-span / 10000), p.r_acc * 1000 / span
+    -- What the retry share lets out says nothing of what could go: it must not come to be the measure of itself.
+    if rate < p.r and only_retries_wait(ARGV[3]) then rate = p.r end
+    p.r, p.r_at, p.r_acc = p.r * keep + rate * (1 - keep), now, 0
   end
 elseif verb == 'tombstone' then -- keep_ms, then ids
   local args, until_at = {}, string.format('%.0f', now + tonumber(ARGV[3]))

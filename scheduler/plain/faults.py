@@ -155,9 +155,19 @@ def answered(turn: Turn, provider: str, counts: Mapping[str, int]) -> None:
     known.answers_from = known.answers_from or now
     span = now - known.answers_from
     if span >= 500:
-        kept = exp(-span / 10_000)
-        known.answers = known.answers * kept + known.answers_count * 1000 / span * (1 - kept)
+        kept, rate = exp(-span / 10_000), known.answers_count * 1000 / span
+        if rate < known.answers and _only_retries_wait(turn, provider):
+            rate = known.answers  # what the retry share lets out must not come to be the measure of itself
+        known.answers = known.answers * kept + rate * (1 - kept)
         known.answers_from, known.answers_count = now, 0
+
+
+def _only_retries_wait(turn: Turn, provider: str) -> bool:
+    """Whether the retry share holds something back, and nothing else waits for the provider."""
+    scope = turn.scope(f"retry:{provider}")
+    if scope is None or scope.holding_since == 0 or sum(scope.waiting.values()) == 0:
+        return False
+    return not any(line.busy_at > 0 for _, line in turn.index.lines_of(provider))
 
 
 def report(turn: Turn, provider: str, session: str, outcomes: Outcomes) -> Health:

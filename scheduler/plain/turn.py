@@ -206,12 +206,17 @@ class Turn:
         return self._needs[flow.key]
 
     def _retry_limit(self, name: str, provider: Provider) -> None:
-        """Retries have a share of the first attempts: all answers = first x (1 + share)."""
+        """Retries have a share of the first attempts: all answers = first x (1 + share).
+
+        Where those are few it follows what a line was seen to drain while work waited for the carrier alone: a share of
+        what this very share lets out would shrink until nothing goes.
+        """
         tuning = self.index.tuning
         assert tuning is not None
         rate, silence = provider.answers, self.now - provider.answers_from
         if silence > 2_000:
             rate *= exp(-silence / 10_000)
+        rate = max([rate, *(line.drain for _, line in self.index.lines_of(provider.name))])
         scope = self.named(name)
         if scope.interval_ms == 0:
             scope.paid_until = max(scope.paid_until, _RETRY_BURST * 1_000)

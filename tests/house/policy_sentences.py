@@ -128,7 +128,7 @@ SENTENCES: Final[dict[str, str]] = {
     "classes.CLASS.consent": "Which list is heeded: opted-out numbers are left out, or only opted-in ones are written to.",  # noqa: E501
     "retries.base": "First back-off; it doubles with each attempt, with full jitter.",
     "retries.max": "Longest back-off.",
-    "retries.share": "Share of the first attempts' rate that retries may use.",
+    "retries.share": "Share of the first attempts' rate that retries may use: of the rate before while nothing else waits.",  # noqa: E501
     **{f"tenant_defaults.{name}": text for name, text in _TENANT.items()},
     **{f"tenants.TENANT.{name}": text for name, text in _TENANT.items()},
     "tenants.TENANT.senders.SENDER.limits": "Allowed senders, each with a limit of its own where given; left out: any sender.",  # noqa: E501
