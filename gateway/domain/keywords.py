@@ -28,10 +28,27 @@ class Ownership:
     number: str
 
 
+# Blocks whose scripts write vowels and tones as marks: South and South-East Asia, and the voiced signs of kana. There
+# another mark is another word: Thai has both `stop` and `drop` with the same letters.
+_MARKS_ARE_LETTERS: Final = (
+    ("\u0900", "\u17ff"),
+    ("\u1a00", "\u1aaf"),
+    ("\u1b00", "\u1c4f"),
+    ("\u3099", "\u309a"),
+    ("\ua800", "\uabff"),
+    ("\U00011000", "\U00011fff"),
+)
+
+
 def fold(text: str) -> str:
     """A text with nothing left but its letters and digits, in upper case and without accents."""
     plain = unicodedata.normalize("NFKD", text).upper()
-    return "".join(letter for letter in plain if letter.isalnum())
+    return "".join(letter for letter in plain if letter.isalnum() or _is_vowel_or_tone(letter))
+
+
+def _is_vowel_or_tone(letter: str) -> bool:
+    is_mark = unicodedata.category(letter)[0] == "M"
+    return is_mark and any(first <= letter <= last for first, last in _MARKS_ARE_LETTERS)
 
 
 def keyword_of(text: str, rules: Inbound) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from standardwebhooks.webhooks import Webhook
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from gateway.callbacks import line, sender
 from gateway.callbacks.client import Client
@@ -362,6 +362,87 @@ async def test_two_secrets_sign_during_a_rotation(world: World, monkeypatch: pyt
     ((headers, body),) = one.got
     for secret in (new, SECRET):
         assert Webhook(secret).verify(body, headers)["type"] == "message.delivered"
+
+
+async def test_each_try_is_signed_by_what_is_in_force_then(world: World) -> None:
+    """A secret that is changed between two tries of one notice: the same id, a new moment, the new signature."""
+    new = "whsec_bmV3LXNlY3JldC1vZi0zMi1vY3RldHMtbG9uZy1oZXJlIQ=="
+    async with sink() as one:
+        first = policy_of(one.url)
+        target = first.tenants["acme"].callbacks
+        assert target is not None
+
+        def signed_by(version: int, *secrets: str) -> Policy:
+            acme = replace(first.tenants["acme"], callbacks=replace(target, secrets=secrets))
+            return replace(first, version=version, tenants=dict(first.tenants) | {"acme": acme})
+
+        stages = [(SECRET,), (new, SECRET), (new,), (new,)]
+        one.answer = lambda n: web.Response(status=500 if n < len(stages) else 204)
+        world.policy = first
+        async with sending(world) as rt:
+            await tell(world)
+            for number in range(1, len(stages)):
+
+                async def tried(number: int = number) -> bool:
+                    rows = await world.pool.fetch("SELECT tries FROM callbacks")
+                    return [row["tries"] for row in rows] == [number]
+
+                await until(tried)
+                rt.policies.current = world.policy = signed_by(number + 1, *stages[number])
+                await world.pool.execute("UPDATE callbacks SET due_at = 1")
+            await until(none_owed(world))
+    assert len(one.got) == len(stages)
+    for (headers, body), secrets in zip(one.got, stages, strict=True):
+        for secret in (SECRET, new):
+            if secret in secrets:
+                Webhook(secret).verify(body, headers)
+            else:
+                with pytest.raises(WebhookVerificationError):
+                    Webhook(secret).verify(body, headers)
+    assert len({headers["webhook-id"] for headers, _ in one.got}) == 1
+    assert len({body for _, body in one.got}) == 1
+
+
+_COPIES = """
+INSERT INTO callbacks (endpoint_id, tenant_id, day, message_id, seq, type, webhook_id, body, created_at, due_at, tries,
+                       last_status, gave_up_at)
+SELECT endpoint_id, tenant_id, day, message_id, seq, type, gen_random_uuid(), body, created_at, due_at, 9, '500', $2
+  FROM callbacks, generate_series(1, $1)
+"""
+
+
+async def test_ten_thousand_that_gave_up_are_sent_again_and_delay_nobody(world: World) -> None:
+    """A long list is one call; it goes out at the width of its endpoint, and another tenant's notice passes it."""
+    copies = 10_000
+    async with sink() as one, sink() as other:
+        both = policy_of(one.url)
+        target = both.tenants["acme"].callbacks
+        assert target is not None
+        beta = replace(both.tenants["beta"], callbacks=replace(target, url=other.url))
+        world.policy = replace(both, tenants=dict(both.tenants) | {"beta": beta})
+        one.slow_s = 0.01
+        await tell(world)
+        async with world.pool.acquire() as conn:
+            await conn.execute(_COPIES, copies, world.clock.now_at())
+            acme = world.tenants["acme"]
+            assert await give_up_list.replay(conn, acme, 0, world.clock.now_at(), by="test") == copies
+        assert await owed(world) == copies + 1
+        async with sending(world):
+
+            async def well_under_way() -> bool:
+                return len(one.got) > 50
+
+            async def passed() -> bool:
+                return len(other.got) == 1
+
+            await until(well_under_way)
+            await tell(world, tenant="beta")
+            await until(passed)
+            assert len(one.got) < copies
+    assert one.most <= world.policy.callbacks.per_endpoint
+    ids = [headers["webhook-id"] for headers, _ in one.got]
+    assert len(set(ids)) == len(ids)
+    assert await owed(world) >= copies + 1 - len(ids)  # a try that the end cut off is owed still
 
 
 async def test_one_sender_at_a_time(world: World) -> None:

@@ -13,9 +13,14 @@ INSIDE = [
     "100.64.0.1", "100.100.100.200", "192.0.0.192", "198.18.0.1", "192.0.2.7", "203.0.113.9", "224.0.0.1", "240.0.0.1",
     "255.255.255.255", "168.63.129.16", "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00:ec2::254", "ff02::1",
     "::ffff:10.0.0.5", "::ffff:127.0.0.1", "64:ff9b::a00:5", "64:ff9b:1::a00:5", "2002:a00:5::1", "2001:db8::1",
-    "fec0::1", "::7f00:1", "4000::1", "2001:0:a00:5::f5ff:fffa",
+    "fec0::1", "::7f00:1", "4000::1", "2001:0:a00:5::f5ff:fffa", "2a00::5efe:a00:5", "2a00:1:2:3:200:5efe:7f00:1",
+    "2001:db8::5efe:808:808", "192.88.99.1", "3fff::1", "5f00::1", "100::1", "2001:20::1", "2002:c058:6301::1",
+    "::ffff:0:7f00:1", "192.0.0.8", "fd12:3456:789a::1",
 ]  # fmt: skip
-OUTSIDE = ["8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "64:ff9b::808:808", "::ffff:8.8.8.8"]
+OUTSIDE = [
+    "8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "64:ff9b::808:808", "::ffff:8.8.8.8",
+    "2a00::5efe:808:808", "2a00::5eff:a00:5", "3ffe::1",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("address", INSIDE)
@@ -34,6 +39,8 @@ def test_addresses_of_the_internet_are_public(address: str) -> None:
         "http://169.254.169.254/latest", "http://127.0.0.1:6379/", "http://[::ffff:10.0.0.5]/", "http://[::1]/",
         "http://[fe80::1%25eth0]/", "https://user:pw@cb.example/", "https://user@cb.example/", "ftp://cb.example/",
         "file:///etc/passwd", "https:///nohost", "http://[::1", "http://cb.example:99999/", "gopher://cb.example",
+        "http://[2a00::5efe:10.0.0.5]/", "http://cb.example\\@127.0.0.1/", "http://127.0.0.1#@cb.example/",
+        "http://127.0.0.1%2f@cb.example/", "http://[::1]:80:80/", "http:127.0.0.1", "http://cb.example:0/",
     ],
 )  # fmt: skip
 def test_urls_that_are_never_called(url: str) -> None:
@@ -48,7 +55,13 @@ def test_private_targets_where_the_policy_allows_them() -> None:
         check_url("http://user:pw@127.0.0.1/", allow_private=True)
 
 
-@pytest.mark.parametrize("host", ["localhost", "2130706433", "0x7f000001", "0177.0.0.1", "127.1"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost", "LOCALHOST", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "017700000001", "127.1", "0",
+        "\uff11\uff12\uff17.0.0.1", "\u2460\u2461\u2466.0.0.1", "127\u30020\u30020\u30021",
+    ],
+)  # fmt: skip
 async def test_names_and_odd_notations_are_checked_once_resolved(host: str) -> None:
     resolver = Resolver()
     with pytest.raises(OSError):

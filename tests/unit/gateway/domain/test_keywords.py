@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.domain.keywords import Ownership, fold, keyword_of, own_number, owner_of
@@ -73,6 +75,30 @@ def test_a_start_word(text: str) -> None:
 )
 def test_other_texts_are_no_words(text: str) -> None:
     assert keyword_of(text, POLICY.inbound) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "same", "other"),
+    [
+        ("หยุด", ("หยุด!", " หยุด "), ("หยด", "หยุ", "หยูด")),  # Thai: stop, and a drop
+        ("बंद", ("बंद।", "“बंद”"), ("बद", "बंदा", "बांद")),
+        ("বন্ধ", ("বন্ধ",), ("বনধ",)),
+        ("ストップ", ("ｽﾄｯﾌﾟ", "ストップ。"), ("スドップ", "ストッブ")),
+        ("停止", ("停止。", "停\u3000止"), ("停",)),
+        ("정지", ("정지", "\u110c\u1165\u11bc\u110c\u1175"), ("정치",)),
+        ("إيقاف", ("ايقاف", "إِيقَاف"), ("إيقا",)),  # with vowel points and without
+        ("СТОП", ("стоп", "«Стоп»"), ("СТОЛ",)),
+        ("İPTAL", ("iptal", "ıptal", "IPTAL", "İptal."), ("İPTA",)),
+        ("UNSUBSCRIBE", ("unsubscrıbe", "UNSUBSCRİBE"), ("unsubscribed",)),
+        ("STOP", ("S\u0336T\u0336O\u0336P", "STOP\ufe0f", "\ufeffst\u00adop", "ⓢⓣⓞⓟ", "𝐒𝐓𝐎𝐏"), ("ST0P",)),
+        ("ΔΙΑΚΟΠΗ", ("διακοπή", "Διακοπή;"), ("διακοπές",)),
+    ],
+)
+def test_a_word_of_any_script_is_that_word_alone(word: str, same: tuple[str, ...], other: tuple[str, ...]) -> None:
+    """Accents fold away; where marks are vowels another mark is another word, and nobody who wrote it opted out."""
+    rules = replace(POLICY.inbound, stop_words=(word,), start_words=())
+    assert [keyword_of(text, rules) for text in (word, *same)] == ["stop"] * (1 + len(same))
+    assert [keyword_of(text, rules) for text in other] == [None] * len(other)
 
 
 def test_folding_keeps_letters_of_any_script_and_digits() -> None:
