@@ -13,11 +13,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,9 @@ CUTS: Final = ("cut-carrier", *(f"cut-{link}" for link in store_cuts.LINKS))
 ALL_KINDS: Final = (*KINDS, *CUTS)
 STRIKES_PER_RUN: Final = 10
 WINDOW: Final = 10
+RATE_PER_S: Final = 240.0  # of which 200 must flow at every strike
+# Silence and lost answers are noticed soon; two sessions go through the proxy, so that one of them always works.
+CARRIER_CUT: Final = replace(cuts.SHAPE, sessions=2, window=WINDOW, carrier=(("window_max", str(WINDOW)),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,56 +84,75 @@ def shape_of(unit: Unit) -> Shape:
     )
 
 
-async def play(unit: Unit, home: Path) -> tuple[list[Kill], Findings, dict[int, int]]:
+@dataclass(slots=True)
+class Played:
+    """What one run came to; `rate_per_s` is what was accepted from its first to its last message."""
+
+    kills: list[Kill] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
+    hops: dict[int, int] = field(default_factory=dict)
+    rate_per_s: float = 0.0
+
+
+async def play(unit: Unit, home: Path, rate_per_s: float) -> Played:
     """One run in `home`."""
     if unit.kind == "cut-carrier":
-        carrier = await cuts.run(cuts.Plan(1, unit.seed), home)
-        return carrier.kills, carrier.findings, {}
+        carrier = await cuts.run(cuts.Plan(1, unit.seed, rate_per_s, shape=CARRIER_CUT), home)
+        return Played(carrier.kills, carrier.findings, carrier.hops, carrier.rate_per_s)
     if unit.kind in CUTS:
         link = unit.kind.removeprefix("cut-")
-        cut = await store_cuts.run(store_cuts.Plan(link, 1, unit.seed, shape=shape_of(unit)), home)
-        return cut.kills, cut.findings, cut.hops
+        cut = await store_cuts.run(store_cuts.Plan(link, 1, unit.seed, rate_per_s, shape=shape_of(unit)), home)
+        return Played(cut.kills, cut.findings, cut.hops, cut.rate_per_s)
     plan = faults.Plan(
-        (unit.kind,), STRIKES_PER_RUN, unit.seed, again=0.2, settle_s=90.0, callbacks=True, shape=shape_of(unit)
-    )
+        (unit.kind,), STRIKES_PER_RUN, unit.seed, rate_per_s, again=0.2, settle_s=90.0, callbacks=True,
+        shape=shape_of(unit),
+    )  # fmt: skip
     outcome = await faults.run(plan, home)
-    return outcome.kills, outcome.findings, outcome.hops
+    return Played(outcome.kills, outcome.findings, outcome.hops, min(outcome.rates, default=0.0))
 
 
-def row_of(unit: Unit, kills: list[Kill], found: Findings, hops: dict[int, int]) -> dict[str, Any]:
+def row_of(unit: Unit, played: Played, asked_per_s: float) -> dict[str, Any]:
     """What the file keeps of a run."""
+    kills, found = played.kills, played.findings
+    slower = "" if asked_per_s == RATE_PER_S else f" --rate {asked_per_s:g}"
     git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
     return {
         "unit": unit.name,
         "kind": unit.kind,
         "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "commit": subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip() or "unknown",
-        "replay": f"make faults ARGS='--replay {unit.name}'",
+        "replay": f"make faults ARGS='--replay {unit.name}{slower}'",
+        "rate_per_s": round(played.rate_per_s),
         "faults": len(kills),
         "accepted": found.accepted,
         "delivered": found.delivered,
         "doubts": sum(found.doubts),
         "flagged": found.flagged,
         "expired": found.expired,
+        "in_flight": sum(found.in_flight),
+        "not_final": found.not_final,
+        "heirs": shape_of(unit).egress > 1,
+        "recovered": len(found.recovered_ms),
+        "recovered_ms_max": max(found.recovered_ms, default=0),
         "violations": found.violations,
-        "hops": {str(hop): count for hop, count in hops.items()},
+        "hops": {str(hop): count for hop, count in played.hops.items()},
     }
 
 
-def _run(unit: Unit, keep: Path | None) -> dict[str, Any]:
+def _run(unit: Unit, keep: Path | None, rate_per_s: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="sluicegate-faults-") as scratch:
         home = keep / unit.name if keep else Path(scratch) / "run"
         home.mkdir(parents=True, exist_ok=True)
         home.parent.chmod(0o755)
         try:
-            kills, found, hops = asyncio.run(play(unit, home))
+            played = asyncio.run(play(unit, home, rate_per_s))
         except (RuntimeError, OSError, TimeoutError) as fault:
             # The harness itself failed: that proves nothing, and must not pass for a proof.
-            kills, found, hops = [], Findings(violations=[f"the run broke off: {type(fault).__name__}: {fault}"]), {}
-    row = row_of(unit, kills, found, hops)
+            played = Played(findings=Findings(violations=[f"the run broke off: {type(fault).__name__}: {fault}"]))
+    row = row_of(unit, played, rate_per_s)
     sys.stdout.write(
         f"{unit.name:>18}  faults {row['faults']:>3}  accepted {row['accepted']:>6}  in doubt {row['doubts']:>4}"
-        f"  flagged {row['flagged']:>4}  violations {len(row['violations'])}\n"
+        f"  flagged {row['flagged']:>4}  at {row['rate_per_s']:>3}/s  violations {len(row['violations'])}\n"
         + "".join(f"    ! {violation}\n" for violation in row["violations"])
     )
     sys.stdout.flush()
@@ -143,18 +166,20 @@ def main() -> int:
     parser.add_argument("--strikes", type=int, default=60, help="of each kind")
     parser.add_argument("--cuts", type=int, default=25, help="seeds of each link")
     parser.add_argument("--replay", metavar="RUN", type=Unit.of, help="play one run again; the file stays as it is")
+    parser.add_argument("--rate", type=float, default=RATE_PER_S, help="messages a second; less on a busy machine")
     parser.add_argument("--keep", type=Path, help="run here and keep the logs")
     parser.add_argument("--page", type=Path, help="put the table into this page: docs/promises.md")
     parser.add_argument("--out", type=Path, default=Path("results/faults.jsonl"))
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what runs is ended, the file is whole
     if asked.replay:
-        return 1 if _run(asked.replay, asked.keep)["violations"] else 0
+        return 1 if _run(asked.replay, asked.keep, asked.rate)["violations"] else 0
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     rows = read_rows(asked.out)
     played = {row["unit"] for row in rows}
     for unit in units(asked.kind or [*ALL_KINDS], asked.strikes, asked.cuts):
         if unit.name not in played:
-            rows.append(_run(unit, asked.keep))
+            rows.append(_run(unit, asked.keep, asked.rate))
             with asked.out.open("a") as out:
                 out.write(json.dumps(rows[-1]) + "\n")
     text = table(rows)

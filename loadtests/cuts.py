@@ -20,7 +20,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from loadtests.courses import courses
 from loadtests.evidence import binds_since, collect, settle
+from loadtests.hops import caught
 from loadtests.oracle import Findings, Kill, judge
 from loadtests.tcp_proxy import ANSWER_LATE, BLACK_HOLE, ENDS_LINK, POINTS, Cut, TcpProxy
 from loadtests.traffic import Traffic
@@ -57,6 +59,8 @@ class Outcome:
     back_s: list[tuple[str, float]] = field(default_factory=list)
     noticed_s: list[float] = field(default_factory=list)
     findings: Findings = field(default_factory=Findings)
+    hops: dict[int, int] = field(default_factory=dict)
+    rate_per_s: float = 0.0  # accepted, from the first to the last
 
     @property
     def violations(self) -> list[str]:
@@ -93,6 +97,9 @@ async def _play(plan: Plan, world: World, proxy: TcpProxy, outcome: Outcome) -> 
     await sending
     await settle(world, plan.settle_s)
     outcome.findings = judge(await collect(world, traffic.journal, outcome.kills))
+    found = await courses(world, traffic.journal, ())
+    outcome.hops = caught(found, [kill.began_at for kill in outcome.kills], [])
+    outcome.rate_per_s = traffic.journal.mean_per_s()
 
 
 async def _cut(world: World, proxy: TcpProxy, cut: Cut, outcome: Outcome) -> None:

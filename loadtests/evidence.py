@@ -25,8 +25,13 @@ _OUTBOX = "SELECT count(*) FROM outbox"
 _CLAIMED = "SELECT count(*) FROM attempts WHERE outcome IS NULL"
 _IN_DOUBT = "SELECT client_ref FROM messages WHERE status = 'unconfirmed' OR error ->> 'code' = 'outcome_unknown'"
 _TAIL_OCTETS = 1 << 18  # about two seconds of a busy journal
-_MESSAGES = "SELECT id, client_ref, status, error, possible_duplicate, expires_at, sweep_at FROM messages"
-_ATTEMPTS = "SELECT id, claimed_at, outcome, outcome_at FROM attempts WHERE kind = 'submit' ORDER BY id, slot"
+_MESSAGES = """
+SELECT id, client_ref, status, error, possible_duplicate, expires_at, sweep_at, class, created_at FROM messages
+"""
+_ATTEMPTS = """
+SELECT a.id, a.claimed_at, a.outcome, a.outcome_at, p.pid
+  FROM attempts a LEFT JOIN processes p ON p.id = a.owner_id WHERE a.kind = 'submit' ORDER BY a.id, a.slot
+"""
 
 
 async def settle(world: World, timeout_s: float) -> bool:
@@ -81,11 +86,13 @@ async def collect(world: World, client: ClientJournal, kills: Sequence[Kill]) ->
                 possible_duplicate=r["possible_duplicate"],
                 expires_at=r["expires_at"],
                 sweep_at=r["sweep_at"],
+                traffic_class=r["class"],
+                created_at=r["created_at"],
             )
             for r in await ledger.fetch(_MESSAGES)
         ]
         attempts = [
-            LedgerAttempt(f"msg_{r['id'].hex}", r["claimed_at"], r["outcome"], r["outcome_at"])
+            LedgerAttempt(f"msg_{r['id'].hex}", r["claimed_at"], r["outcome"], r["outcome_at"], r["pid"] or 0)
             for r in await ledger.fetch(_ATTEMPTS)
         ]
     finally:
@@ -100,6 +107,7 @@ async def collect(world: World, client: ClientJournal, kills: Sequence[Kill]) ->
         refused=frozenset(client.refused),
         contradicted=client.contradicted,
         window_guarded=any(name == "window_max" for name, _ in world.shape.carrier),
+        has_heirs=world.shape.egress + world.shape.strays > 1,
     )
 
 

@@ -23,6 +23,9 @@ CLOCK_SLACK_MS = 150
 READ_SLACK_MS = 250
 # The first submit and the one resend that a class may allow.
 SUBMITS_MAX = 2
+# Faults that leave leased work without its owner, and how soon another process must have taken codes over.
+ORPHANS = frozenset({"egress", "stray"})
+RECOVERED_WITHIN_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class LedgerMessage:
     possible_duplicate: bool
     expires_at: int
     sweep_at: int | None = None
+    traffic_class: str = ""
+    created_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ class LedgerAttempt:
     claimed_at: int
     outcome: str | None
     outcome_at: int | None
+    pid: int = 0  # of the process that claimed it
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,7 @@ class Kill:
     done_at: int
     repeated: bool = False  # struck again while it started anew: nothing need be in flight
     outbox_rows: int = 0  # batches that waited for the index just before
+    pids: tuple[int, ...] = ()  # who was hit
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,7 @@ class Evidence:
     refused: frozenset[str] = frozenset()  # client_refs that got nothing but refusals
     window_guarded: bool = False  # the carrier answers OVER_THE_WINDOW where a session has too many unanswered
     contradicted: Sequence[str] = ()  # client_refs whose key was answered with two different messages
+    has_heirs: bool = False  # more than one egress process: leased work of a killed one is taken over while it starts
 
 
 @dataclass(slots=True)
@@ -95,6 +103,7 @@ class Findings:
     not_final: int = 0
     in_flight: list[int] = field(default_factory=list)
     doubts: list[int] = field(default_factory=list)
+    recovered_ms: list[int] = field(default_factory=list)  # codes of a killed egress process, until somebody had them
     violations: list[str] = field(default_factory=list)
 
     def say(self, culprits: Sequence[str], what: str) -> None:
@@ -116,7 +125,7 @@ def in_flight(attempts: Iterable[LedgerAttempt], kill: Kill) -> list[LedgerAttem
 def judge(evidence: Evidence) -> Findings:
     """Compare the journals and name every promise that was broken."""
     found = Findings(accepted=len(evidence.accepted))
-    for check in (_check_door, _check_ends, _check_carrier, _check_blame):
+    for check in (_check_door, _check_ends, _check_carrier, _check_blame, _check_recovery):
         check(found, evidence)
     return found
 
@@ -195,6 +204,55 @@ def _check_blame(found: Findings, evidence: Evidence) -> None:
     _blame(found, evidence.messages, allowed, lambda m: m.status == "expired", "expired")
     doubted = {a.id for a in evidence.attempts if a.outcome == "unconfirmed"}
     found.say(sorted(doubted - allowed), "claims put in doubt without having been in flight")
+
+
+def _check_recovery(found: Findings, evidence: Evidence) -> None:
+    """Codes that were claimed or waited when an egress process was killed: decided or claimed anew soon after.
+
+    Where the next fault came before that time was over nothing is said: it may be to blame. Judged where another
+    process can take over; else the figures tell how long a restart takes.
+    """
+    codes = {m.id: m for m in evidence.messages if m.traffic_class == "otp"}
+    claims: dict[str, list[LedgerAttempt]] = defaultdict(list)
+    for attempt in evidence.attempts:
+        if attempt.id in codes:
+            claims[attempt.id].append(attempt)
+    late = []
+    for number, kill in enumerate(evidence.kills, 1):
+        if kill.target not in ORPHANS:
+            continue
+        end_at = kill.done_at + RECOVERED_WITHIN_MS
+        is_followed = any(kill.done_at < other.began_at <= end_at for other in evidence.kills)
+        for code in codes.values():
+            orphan = _orphan(claims[code.id], kill)
+            at = orphan.outcome_at if orphan else _first_claim(claims[code.id])
+            if not orphan and not _waits(code, at, kill):
+                continue
+            if is_followed and (at is None or at > end_at):
+                continue
+            if orphan and at is not None:
+                found.recovered_ms.append(max(0, at - kill.done_at))
+            if evidence.has_heirs and (at is None or at > end_at):
+                waited = "never" if at is None else f"{(at - kill.done_at) / 1000:.1f} s"
+                late.append(f"{code.id} (fault {number}: {waited})")
+    found.say(late, "codes recovered later than 5 s after their process was killed")
+
+
+def _orphan(claims: Sequence[LedgerAttempt], kill: Kill) -> LedgerAttempt | None:
+    """The claim that a killed process left open."""
+    left = (a for a in claims if a.pid in kill.pids and a.claimed_at <= kill.done_at)
+    return next((a for a in left if a.outcome_at is None or a.outcome_at > kill.done_at), None)
+
+
+def _first_claim(claims: Sequence[LedgerAttempt]) -> int | None:
+    return min((a.claimed_at for a in claims), default=None)
+
+
+def _waits(code: LedgerMessage, claimed_at: int | None, kill: Kill) -> bool:
+    """Whether it was committed before a fault and nobody had claimed it: the killed process may have leased it."""
+    if claimed_at is None:
+        return code.created_at < kill.began_at and code.status not in FINAL  # how it ended others judge
+    return code.created_at < kill.began_at and claimed_at > kill.done_at
 
 
 def _blame(

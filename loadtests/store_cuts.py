@@ -61,6 +61,7 @@ class Outcome:
     kills: list[Kill] = field(default_factory=list)
     findings: Findings = field(default_factory=Findings)
     hops: dict[int, int] = field(default_factory=dict)
+    rate_per_s: float = 0.0  # accepted, from the first to the last
 
 
 @asynccontextmanager
@@ -134,6 +135,7 @@ async def _play(plan: Plan, world: World, ends: tuple[TcpProxy, CallbackSink], o
     outcome.findings = judge(await collect(world, traffic.journal, outcome.kills))
     found = await courses(world, traffic.journal, sink.taken)
     outcome.hops = caught(found, [kill.began_at for kill in outcome.kills], [])
+    outcome.rate_per_s = traffic.journal.mean_per_s()
 
 
 async def _cut(link: str, proxy: TcpProxy, cut: Cut) -> Kill:

@@ -58,7 +58,7 @@ async def strike(world: World, target: str, dice: random.Random, *, repeated: bo
     if target == "snapshot":
         await asyncio.to_thread(_await_restart, world, pids)
         world.forget_saved_index()
-    return Kill(target, began_at, done_at, repeated, waiting)
+    return Kill(target, began_at, done_at, repeated, waiting, tuple(pids))
 
 
 @asynccontextmanager

@@ -40,6 +40,11 @@ class ClientJournal:
         recent = itertools.takewhile(lambda at_mono: at_mono >= since_mono, reversed(self.accepted_mono))
         return sum(1 for _ in recent) / within_s
 
+    def mean_per_s(self) -> float:
+        """Messages accepted per second from the first to the last one."""
+        at = self.accepted_mono
+        return (len(at) - 1) / (at[-1] - at[0]) if len(at) > 1 else 0.0
+
     def longest_silence_s(self) -> float:
         """The longest time without any 202 between the first and the last one."""
         return max((later - at for at, later in itertools.pairwise(self.accepted_mono)), default=0.0)

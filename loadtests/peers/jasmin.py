@@ -153,7 +153,7 @@ class Jasmin:
             "ERL_EPMD_ADDRESS": "127.0.0.1",
         }
         words = [str(programs / "rabbitmq-server")] if programs else []
-        self._processes.start("rabbitmq", words, port=ports["amqp"], environment=settings, within_s=90)
+        self._processes.start("rabbitmq", words, port=ports["amqp"], environment=settings, within_s=180)
         time.sleep(2)
 
     def _configure(self, carrier_port: int) -> None:
@@ -202,7 +202,8 @@ class Console:
                 if time.monotonic() > end_mono:
                     raise
                 time.sleep(0.2)
-        self._read(_PROMPT)
+        self._read(b"Session ref")  # it greets, and prompts only once it is spoken to
+        self.ask("")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -22,6 +22,7 @@ CONNECTIONS: Final = 50
 RECEIPT_MS: Final = 200
 OTP_SHARE: Final = 0.05
 OTP_PER_S: Final = 20.0
+_STARTS = 2
 _WARM_COUNT = 200
 _WARM_FIRST = 50_000_000
 _OTP_FIRST = 60_000_000
@@ -69,7 +70,18 @@ class Bench:
         absent = kind.why_absent() or _unfit(kind, load)
         if absent:
             return Came(kind.name, load.name, why_not=absent)
+        for n in range(1, _STARTS + 1):
+            try:
+                return self._play(kind, load, home / f"start-{n}", rate_per_s)
+            except (NotStarted, TimeoutError) as fault:
+                why = str(fault)  # a port may have been taken between the choice and the start
+        return Came(kind.name, load.name, why_not=why)
+
+    def _play(
+        self, kind: type[Sluicegate] | type[Kannel] | type[Jasmin], load: Load, home: Path, rate_per_s: float
+    ) -> Came:
         home.mkdir(parents=True)
+        home.parent.chmod(0o755)
         home.chmod(0o755)
         processes = Processes(home)
         gateway = kind(home, processes)
@@ -78,8 +90,6 @@ class Bench:
             self._start_tools(processes, load, carrier_port, sink_port)
             gateway.start(load, carrier_port, f"http://127.0.0.1:{sink_port}/hooks", self._callbacks)
             return self._measure(gateway, processes, load, rate_per_s)
-        except (NotStarted, TimeoutError) as fault:
-            return Came(kind.name, load.name, why_not=str(fault))
         finally:
             with suppress(KeyError):
                 gateway.stop()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loadtests.campaign import ALL_KINDS, CUTS, Unit, row_of, shape_of, units
+from loadtests.campaign import ALL_KINDS, CUTS, RATE_PER_S, Played, Unit, row_of, shape_of, units
 from loadtests.hops import HOPS, Course, caught
 from loadtests.oracle import Findings, Kill
 from loadtests.promises import PROMISES, REST, missing_hops, promise_of, table
@@ -16,7 +16,7 @@ KILL = Kill("egress", 100, 110)
 
 
 def row(unit: str = "egress-1", **changes: Any) -> dict[str, Any]:
-    made = row_of(Unit.of(unit), [KILL] * 10, Findings(accepted=500), dict.fromkeys(HOPS, 2))
+    made = row_of(Unit.of(unit), Played([KILL] * 10, Findings(accepted=500), dict.fromkeys(HOPS, 2), 212.3), RATE_PER_S)
     return made | {"commit": "abc", "at": "2026-11-30 12:00 UTC"} | changes
 
 

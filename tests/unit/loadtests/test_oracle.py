@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loadtests.oracle import CarrierSubmit, Evidence, Kill, LedgerAttempt, LedgerMessage, in_flight, judge
+from loadtests.oracle import CarrierSubmit, Evidence, Findings, Kill, LedgerAttempt, LedgerMessage, in_flight, judge
 
 KILL = Kill("egress", 10_000, 10_010)
 SENT = LedgerMessage("msg_1", "r-1", "delivered", None, False, 60_000)
@@ -165,3 +165,33 @@ def test_a_strike_at_an_idle_gateway_proves_nothing() -> None:
 def test_what_was_in_flight(claimed_at: int, outcome_at: int | None, flies: bool) -> None:
     attempt = LedgerAttempt("msg_1", claimed_at, "accepted", outcome_at)
     assert in_flight([attempt], KILL) == ([attempt] if flies else [])
+
+
+CODE = replace(SENT, traffic_class="otp", created_at=9_000)
+HIT = replace(KILL, pids=(77,))
+LEFT = LedgerAttempt("msg_1", 9_900, "accepted", 15_010, pid=77)
+
+
+def _recovered(attempt: LedgerAttempt | None, *, heirs: bool = True, kills: tuple[Kill, ...] = (HIT,)) -> Findings:
+    attempts = _attempts(*([attempt] if attempt else []), without="msg_1")
+    changes = {"messages": (CODE, DOUBT, AGAIN), "has_heirs": heirs, "kills": kills, **attempts}
+    return judge(replace(GOOD, **changes))
+
+
+def test_a_code_of_a_killed_process_is_recovered_within_five_seconds() -> None:
+    found = _recovered(LEFT)
+    assert (found.violations, found.recovered_ms) == ([], [5_000])
+    late = _recovered(replace(LEFT, outcome_at=15_011)).violations
+    assert late == ["1 codes recovered later than 5 s after their process was killed: msg_1 (fault 1: 5.0 s)"]
+    waiting = LedgerAttempt("msg_1", 15_011, "accepted", 15_100, pid=78)
+    assert _recovered(waiting).violations == late
+    assert _recovered(replace(waiting, claimed_at=15_010)).violations == []
+
+
+def test_recovery_is_judged_only_where_somebody_could_take_over_and_no_other_fault_came() -> None:
+    slow = replace(LEFT, outcome_at=19_000)
+    assert _recovered(slow, heirs=False).violations == []
+    assert _recovered(slow, heirs=False).recovered_ms == [8_990]
+    next_one = Kill("api", 14_000, 14_001)
+    assert not any("recovered later" in one for one in _recovered(slow, kills=(HIT, next_one)).violations)
+    assert not any("recovered later" in one for one in _recovered(slow, kills=(replace(HIT, target="api"),)).violations)
