@@ -34,6 +34,7 @@ CUTS: Final = ("cut-carrier", *(f"cut-{link}" for link in store_cuts.LINKS))
 ALL_KINDS: Final = (*KINDS, *CUTS)
 STRIKES_PER_RUN: Final = 10
 WINDOW: Final = 10
+HURRIED: Final = 0.05
 RATE_PER_S: Final = 240.0  # of which 200 must flow at every strike
 # Silence and lost answers are noticed soon; two sessions go through the proxy, so that one of them always works.
 CARRIER_CUT: Final = replace(cuts.SHAPE, sessions=2, window=WINDOW, carrier=(("window_max", str(WINDOW)),))
@@ -94,7 +95,7 @@ class Played:
     rate_per_s: float = 0.0
 
 
-async def play(unit: Unit, home: Path, rate_per_s: float) -> Played:
+async def play(unit: Unit, home: Path, rate_per_s: float, strikes: int = STRIKES_PER_RUN) -> Played:
     """One run in `home`."""
     if unit.kind == "cut-carrier":
         carrier = await cuts.run(cuts.Plan(1, unit.seed, rate_per_s, shape=CARRIER_CUT), home)
@@ -104,7 +105,7 @@ async def play(unit: Unit, home: Path, rate_per_s: float) -> Played:
         cut = await store_cuts.run(store_cuts.Plan(link, 1, unit.seed, rate_per_s, shape=shape_of(unit)), home)
         return Played(cut.kills, cut.findings, cut.hops, cut.rate_per_s)
     plan = faults.Plan(
-        (unit.kind,), STRIKES_PER_RUN, unit.seed, rate_per_s, again=0.2, settle_s=90.0, callbacks=True,
+        (unit.kind,), strikes, unit.seed, rate_per_s, again=0.2, settle_s=90.0, callbacks=True, hurried=HURRIED,
         shape=shape_of(unit),
     )  # fmt: skip
     outcome = await faults.run(plan, home)
@@ -139,13 +140,13 @@ def row_of(unit: Unit, played: Played, asked_per_s: float) -> dict[str, Any]:
     }
 
 
-def _run(unit: Unit, keep: Path | None, rate_per_s: float) -> dict[str, Any]:
+def _run(unit: Unit, keep: Path | None, rate_per_s: float, strikes: int = STRIKES_PER_RUN) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="sluicegate-faults-") as scratch:
         home = keep / unit.name if keep else Path(scratch) / "run"
         home.mkdir(parents=True, exist_ok=True)
         home.parent.chmod(0o755)
         try:
-            played = asyncio.run(play(unit, home, rate_per_s))
+            played = asyncio.run(play(unit, home, rate_per_s, strikes))
         except (RuntimeError, OSError, TimeoutError) as fault:
             # The harness itself failed: that proves nothing, and must not pass for a proof.
             played = Played(findings=Findings(violations=[f"the run broke off: {type(fault).__name__}: {fault}"]))
@@ -166,6 +167,7 @@ def main() -> int:
     parser.add_argument("--strikes", type=int, default=60, help="of each kind")
     parser.add_argument("--cuts", type=int, default=25, help="seeds of each link")
     parser.add_argument("--replay", metavar="RUN", type=Unit.of, help="play one run again; the file stays as it is")
+    parser.add_argument("--replay-strikes", type=int, default=STRIKES_PER_RUN, help="fewer: not the whole run again")
     parser.add_argument("--rate", type=float, default=RATE_PER_S, help="messages a second; less on a busy machine")
     parser.add_argument("--keep", type=Path, help="run here and keep the logs")
     parser.add_argument("--page", type=Path, help="put the table into this page: docs/promises.md")
@@ -173,7 +175,7 @@ def main() -> int:
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what runs is ended, the file is whole
     if asked.replay:
-        return 1 if _run(asked.replay, asked.keep, asked.rate)["violations"] else 0
+        return 1 if _run(asked.replay, asked.keep, asked.rate, asked.replay_strikes)["violations"] else 0
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     rows = read_rows(asked.out)
     played = {row["unit"] for row in rows}

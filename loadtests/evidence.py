@@ -106,6 +106,7 @@ async def collect(world: World, client: ClientJournal, kills: Sequence[Kill]) ->
         kills=kills,
         refused=frozenset(client.refused),
         contradicted=client.contradicted,
+        hurried=frozenset(client.hurried),
         window_guarded=any(name == "window_max" for name, _ in world.shape.carrier),
         has_heirs=world.shape.egress + world.shape.strays > 1,
     )

@@ -49,6 +49,7 @@ class Plan:
     between_s: tuple[float, float] = (0.5, 3.0)
     again: float = 0.0
     settle_s: float = 60.0
+    hurried: float = 0.0  # share of the messages that are good for seconds only
     callbacks: bool = False  # to a sink of the run's own, so that the last hop is caught too
     shape: Shape = field(default_factory=Shape)
 
@@ -90,7 +91,7 @@ async def run(plan: Plan, home: Path) -> Outcome:
 
 async def _play(plan: Plan, world: World, sink: CallbackSink, outcome: Outcome) -> None:
     dice = random.Random(plan.seed)
-    traffic = Traffic(world.url, world.key, plan.rate_per_s, plan.seed, f"r{plan.seed}")
+    traffic = Traffic(world.url, world.key, plan.rate_per_s, plan.seed, f"r{plan.seed}", hurried_ratio=plan.hurried)
     began_mono = time.monotonic()
     sending = asyncio.create_task(traffic.run_until_stopped())
     missing = []

@@ -17,6 +17,7 @@ import orjson
 from loadtests.http_line import HttpLine
 
 CLASSES = ("otp", "transactional", "marketing")
+HURRIED_S = 3  # less than many a pause: what is claimed before one must not leave after it
 _REPEATABLE = frozenset({408, 409, 429, 500, 502, 503})
 
 
@@ -32,6 +33,7 @@ class ClientJournal:
     refused: set[str] = field(default_factory=set)  # got nothing but refusals
     contradicted: list[str] = field(default_factory=list)  # the same key was answered with another message
     given_up: list[str] = field(default_factory=list)
+    hurried: set[str] = field(default_factory=set)  # client_refs with HURRIED_S to live
     attempted: int = 0
 
     def rate_per_s(self, within_s: float = 1.0) -> float:
@@ -66,8 +68,9 @@ class _Message:
 class Traffic:
     """Offers `rate_per_s` messages a second until told to stop, then finishes what it began.
 
-    A share of what was accepted is sent again with its key: the answer must name the same message. `lines` connections
-    take what is due in turn, so that an outage lets work wait, not pile up requests.
+    A share of what was accepted is sent again with its key: the answer must name the same message. A share is good for
+    HURRIED_S only. `lines` connections take what is due in turn, so that an outage lets work wait and does not pile
+    up requests.
     """
 
     url: str
@@ -78,6 +81,7 @@ class Traffic:
     journal: ClientJournal = field(default_factory=ClientJournal)
     patience_s: float = 60.0
     again_ratio: float = 0.02
+    hurried_ratio: float = 0.0
     lines: int = 64
     _due: asyncio.Queue[_Message] = field(default_factory=asyncio.Queue)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -112,7 +116,15 @@ class Traffic:
                 await asyncio.sleep(delay)
             ref = f"{self.run}-{n:06d}"
             text = f"{ref} the quick brown fox"
-            body = {"to": f"+4477{n:08d}", "text": text, "class": dice.choice(CLASSES), "client_ref": ref}
+            body: dict[str, str | int] = {
+                "to": f"+4477{n:08d}",
+                "text": text,
+                "class": dice.choice(CLASSES),
+                "client_ref": ref,
+            }
+            if self.hurried_ratio and dice.random() < self.hurried_ratio:
+                body["ttl"] = HURRIED_S
+                self.journal.hurried.add(ref)
             self.journal.attempted += 1
             self._open += 1
             give_up_mono = time.monotonic() + self.patience_s

@@ -100,7 +100,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         "messages sent more than twice: msg_3",
     ),
     "after its end": (
-        {"submits": (CarrierSubmit("r-1", 60_400, 0), *GOOD.submits[1:])},
+        {"submits": (CarrierSubmit("r-1", 61_001, 0), *GOOD.submits[1:])},
         "messages submitted after they expired: msg_1",
     ),
     "never sent": ({"submits": GOOD.submits[1:]}, "messages called sent that the carrier never had: msg_1"),
@@ -195,3 +195,8 @@ def test_recovery_is_judged_only_where_somebody_could_take_over_and_no_other_fau
     next_one = Kill("api", 14_000, 14_001)
     assert not any("recovered later" in one for one in _recovered(slow, kills=(HIT, next_one)).violations)
     assert not any("recovered later" in one for one in _recovered(slow, kills=(replace(HIT, target="api"),)).violations)
+
+
+def test_only_what_has_seconds_to_live_may_expire_without_a_fault() -> None:
+    found = judge(replace(GOOD, **_messages(status="expired"), hurried=frozenset({"r-1"})))
+    assert (found.violations, found.expired) == ([], 1)
