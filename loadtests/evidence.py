@@ -13,9 +13,12 @@ from typing import Any
 import asyncpg
 import orjson
 
+from loadtests.callback_sink import CallbackSink
 from loadtests.oracle import FINAL, CarrierSubmit, Evidence, Kill, LedgerAttempt, LedgerMessage
 from loadtests.traffic import ClientJournal
 from loadtests.world import World
+
+CALLED_WITHIN_S = 60.0  # after the last end; a callback is tried again after one second at first
 
 _OPEN = """
 SELECT (SELECT count(*) FROM messages WHERE status <> ALL ($1::text[]))
@@ -25,6 +28,7 @@ _OUTBOX = "SELECT count(*) FROM outbox"
 _CLAIMED = "SELECT count(*) FROM attempts WHERE outcome IS NULL"
 _IN_DOUBT = "SELECT client_ref FROM messages WHERE status = 'unconfirmed' OR error ->> 'code' = 'outcome_unknown'"
 _TAIL_OCTETS = 1 << 18  # about two seconds of a busy journal
+_ENDED = "SELECT id FROM messages WHERE status = ANY ($1::text[])"
 _MESSAGES = """
 SELECT id, client_ref, status, error, possible_duplicate, expires_at, sweep_at, class, created_at FROM messages
 """
@@ -73,8 +77,23 @@ async def outbox_rows(world: World) -> int:
         await ledger.close()
 
 
-async def collect(world: World, client: ClientJournal, kills: Sequence[Kill]) -> Evidence:
-    """Everything that is known of a run."""
+async def told(world: World, sink: CallbackSink, timeout_s: float) -> frozenset[str]:
+    """Waits until the endpoint was told of every end, or no longer; the ids it was told."""
+    end_mono = time.monotonic() + timeout_s
+    ledger = await world.ledger()
+    try:
+        ended = {f"msg_{row['id'].hex}" for row in await ledger.fetch(_ENDED, sorted(FINAL))}
+    finally:
+        await ledger.close()
+    while not ended <= (called := {one.message for one in sink.taken}) and time.monotonic() < end_mono:
+        await asyncio.sleep(0.25)
+    return frozenset(called)
+
+
+async def collect(
+    world: World, client: ClientJournal, kills: Sequence[Kill], called: frozenset[str] | None = None
+) -> Evidence:
+    """Everything that is known of a run; `called`: what the endpoint was told."""
     ledger = await world.ledger()
     try:
         messages = [
@@ -106,6 +125,7 @@ async def collect(world: World, client: ClientJournal, kills: Sequence[Kill]) ->
         kills=kills,
         refused=frozenset(client.refused),
         contradicted=client.contradicted,
+        called=called,
         hurried=frozenset(client.hurried),
         window_guarded=any(name == "window_max" for name, _ in world.shape.carrier),
         has_heirs=world.shape.egress + world.shape.strays > 1,

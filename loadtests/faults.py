@@ -22,7 +22,7 @@ from typing import Any
 
 from loadtests.callback_sink import CallbackSink
 from loadtests.courses import courses
-from loadtests.evidence import collect, longest_gap_s, settle, submits_per_s
+from loadtests.evidence import CALLED_WITHIN_S, collect, longest_gap_s, settle, submits_per_s, told
 from loadtests.hops import caught
 from loadtests.oracle import Findings, Kill, judge
 from loadtests.strikes import KILLED, KINDS, strike
@@ -110,7 +110,8 @@ async def _play(plan: Plan, world: World, sink: CallbackSink, outcome: Outcome) 
     traffic.stop()
     await sending
     await settle(world, plan.settle_s)
-    evidence = await collect(world, traffic.journal, outcome.kills)
+    called = await told(world, sink, CALLED_WITHIN_S) if plan.callbacks else None
+    evidence = await collect(world, traffic.journal, outcome.kills, called)
     outcome.findings = judge(evidence)
     struck = [kill for kill in outcome.kills if not kill.repeated]
     found = await courses(world, traffic.journal, sink.taken)

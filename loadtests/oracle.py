@@ -89,6 +89,7 @@ class Evidence:
     refused: frozenset[str] = frozenset()  # client_refs that got nothing but refusals
     window_guarded: bool = False  # the carrier answers OVER_THE_WINDOW where a session has too many unanswered
     contradicted: Sequence[str] = ()  # client_refs whose key was answered with two different messages
+    called: frozenset[str] | None = None  # ids of which the endpoint was told the end; None: there is no endpoint
     hurried: frozenset[str] = frozenset()  # client_refs with seconds to live: they may expire wherever they wait
     has_heirs: bool = False  # more than one egress process: leased work of a killed one is taken over while it starts
 
@@ -159,6 +160,9 @@ def _check_ends(found: Findings, evidence: Evidence) -> None:
     found.say([m.id for m in endless], f"messages without an end {words}")
     dateless = [m.id for m in messages if m.status == "unconfirmed" and m.sweep_at is None]
     found.say(dateless, "messages held in doubt for ever")
+    if evidence.called is not None:
+        untold = [m.id for m in messages if m.status in FINAL and m.id not in evidence.called]
+        found.say(untold, "ends that no callback told")
     open_ids = {a.id for a in evidence.attempts if a.outcome is None}
     found.say(sorted(open_ids), "claims that were never closed")
 

@@ -26,6 +26,7 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
     "Every accepted message comes to its end, or is held in doubt with a date": (
         "messages without an end", "held in doubt for ever", "claims that were never closed",
     ),
+    "Every end is told to the tenant's endpoint": ("ends that no callback told",),
     "No submit begins after `expires_at`": ("submitted after they expired",),
     "What may have been sent twice says so; nothing is sent a third time": (
         "unflagged doubles", "sent more than twice",
@@ -36,6 +37,7 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
     "What the carrier has is not called unsent, nor the other way round": (
         "should have resolved", "the carrier never had",
     ),
+    "Codes of a killed process are taken over within 5 s where another one lives": ("codes recovered later",),
 }  # fmt: skip
 REST: Final = "Everything else that the oracle looks at"
 

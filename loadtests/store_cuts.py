@@ -26,7 +26,7 @@ from gateway.embedded.postgres import PostgresServer
 from gateway.embedded.valkey import ValkeyServer
 from loadtests.callback_sink import CallbackSink
 from loadtests.courses import courses
-from loadtests.evidence import collect, settle
+from loadtests.evidence import CALLED_WITHIN_S, collect, settle, told
 from loadtests.hops import caught
 from loadtests.oracle import Findings, Kill, judge
 from loadtests.tcp_proxy import ANSWER_LOST, BLACK_HOLE, FIN, MIDDLE, RST, Cut, TcpProxy
@@ -132,7 +132,8 @@ async def _play(plan: Plan, world: World, ends: tuple[TcpProxy, CallbackSink], o
     traffic.stop()
     await sending
     await settle(world, plan.settle_s)
-    outcome.findings = judge(await collect(world, traffic.journal, outcome.kills))
+    called = await told(world, sink, CALLED_WITHIN_S)
+    outcome.findings = judge(await collect(world, traffic.journal, outcome.kills, called))
     found = await courses(world, traffic.journal, sink.taken)
     outcome.hops = caught(found, [kill.began_at for kill in outcome.kills], [])
     outcome.rate_per_s = traffic.journal.mean_per_s()

@@ -66,6 +66,10 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         {"messages": (SENT, replace(DOUBT, sweep_at=None), AGAIN)},
         "messages held in doubt for ever: msg_2",
     ),
+    "not called": (
+        {"called": frozenset({"msg_3"})},
+        "ends that no callback told: msg_1",
+    ),
     "open claim": (
         _attempts(LedgerAttempt("msg_1", 1_000, None, None), without="msg_1"),
         "claims that were never closed: msg_1",
