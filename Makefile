@@ -73,6 +73,10 @@ flood: $(STAMP) ## one tenant floods marketing, another sends codes; a table, a 
 faults: $(STAMP) ## seeded kills, pauses, cuts, lost indexes, clock steps; goes on where it stopped (docs/promises.md)
 	$(BIN)/python -m loadtests.campaign $(ARGS)
 
+.PHONY: faults-broken
+faults-broken: $(STAMP) ## rules of the gateway broken on purpose in a copy: the fault run that guards each must notice
+	$(BIN)/python -m loadtests.breaks $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## damaged PDUs against codec, session and readers; ARGS="--seconds 3600" for an hour
 	$(BIN)/python -m loadtests.fuzz $(ARGS)

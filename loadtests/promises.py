@@ -39,6 +39,7 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Codes of a killed process are taken over within 5 s where another one lives": ("codes recovered later",),
 }  # fmt: skip
+FLOW_PER_S: Final = 200  # what a run should carry
 REST: Final = "Everything else that the oracle looks at"
 
 
@@ -79,6 +80,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
         sums = [sum(row[name] for row in some) for name in ("faults", "accepted", "doubts", "flagged")]
         failed = sum(len(row["violations"]) for row in some)
         lines.append(f"| {kind} | {len(some)} | " + " | ".join(f"{one:,}" for one in sums) + f" | {failed} |")
+    lines += ["", *_told(rows)]
     hops: Counter[int] = Counter()
     for row in rows:
         hops.update({int(hop): count for hop, count in row["hops"].items()})
@@ -87,6 +89,21 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     for promise, told in broken.items():
         lines += ["", f"Broken: {promise}", *(f"- {one}" for one in told[:20])] if told else []
     return "\n".join(lines) + "\n"
+
+
+def _told(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """At which rate the faults struck, and how long codes of killed processes waited."""
+    rates = [row["rate_per_s"] for row in rows]
+    busy = sum(rate >= FLOW_PER_S for rate in rates)
+    told = [f"{busy} of {len(rows)} runs carried {FLOW_PER_S} messages a second or more; the slowest {min(rates)}."]
+    for heirs, words in ((True, "where another process lived"), (False, "by the process itself, started anew")):
+        some = [row for row in rows if row["heirs"] == heirs and row["recovered"]]
+        if some:
+            count, longest = sum(row["recovered"] for row in some), max(row["recovered_ms_max"] for row in some)
+            told.append(
+                f"Codes that killed processes left: {count:,} taken over {words}, after {longest / 1000:.1f} s at most."
+            )
+    return told
 
 
 def missing_hops(rows: Sequence[Mapping[str, Any]]) -> list[int]:
