@@ -77,7 +77,7 @@ def shape_of(unit: Unit) -> Shape:
         window=WINDOW,
         egress=2 if unit.seed % 2 == 0 else 1,
         answer_delay_ms=60,
-        otp_wait_budget_s=60,
+        otp_wait_budget_s=110,  # a busy machine may need a minute to start a process anew
         shifting_clock=unit.kind == "clock",
         carrier=(("window_max", str(WINDOW)),),
     )
