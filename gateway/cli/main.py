@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any, Final
 
 import typer
 
@@ -19,7 +20,10 @@ from gateway.cli import (
     running,
     watching,
 )
-from gateway.cli.output import Failed, tell_error
+from gateway.cli.output import Failed, tell_error, tell_json
+
+# What typer raises for wrong usage: its own copy of click has no public name.
+_WrongUsage: Final[Any] = typer.BadParameter.__base__
 
 app = typer.Typer(
     name="sluicegate",
@@ -45,10 +49,21 @@ pauses.register(app)
 
 def main() -> None:
     """The console script."""
+    as_json = "--json" in sys.argv
     try:
-        app(standalone_mode=True)
+        # Programs read wrong usage as JSON; people read typer's panel.
+        sys.exit(app(standalone_mode=not as_json))
     except Failed as error:
-        tell_error(str(error))
-        sys.exit(error.code)
-    except KeyboardInterrupt:
+        _tell_failure(str(error), error.code, as_json)
+    except _WrongUsage as error:
+        _tell_failure(error.format_message(), error.exit_code, as_json)
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(1)
+
+
+def _tell_failure(text: str, code: int, as_json: bool) -> None:
+    """The reason on standard error; with --json also `{"error": {"message", "exit_code"}}` on standard output."""
+    tell_error(text)
+    if as_json:
+        tell_json({"error": {"message": text, "exit_code": code}})
+    sys.exit(code)

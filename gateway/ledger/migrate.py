@@ -17,6 +17,9 @@ DAYS_AHEAD = 7
 _NAME = re.compile(r"^(\d{4})_[a-z0-9_]+\.sql$")
 _LOCK = 0x51A1CE  # advisory lock of the runner, the same in every release
 _OLDEST_SERVER = 150_000
+# The schema of the oldest release that works on this one's: tests/integration/upgrade proves it.
+WORKS_FROM = 8
+_TELLS_WORKS_FROM = 10  # the migration that made the column
 
 
 class MigrationRefused(Exception):
@@ -59,7 +62,8 @@ def read_migrations(folder: Path | None = None) -> list[Migration]:
 async def migrate(url: str, folder: Path | None = None) -> list[str]:
     """Applies what is missing and returns the names of it; safe twice and by several at once.
 
-    Raises MigrationRefused where the database is too old, newer than this release, or was made by an edited file.
+    A newer database is left as it is where the release that made it says that this one works on it. Raises
+    MigrationRefused where PostgreSQL is too old, the database too new, or made by an edited file.
     """
     migrations = read_migrations(folder)
     connection = await connect(url, command_timeout=600)
@@ -69,7 +73,7 @@ async def migrate(url: str, folder: Path | None = None) -> list[str]:
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
         try:
             made = await _apply_missing(connection, migrations)
-            await _seed(connection)
+            await _seed(connection, migrations[-1].version)
         finally:
             await connection.execute("SELECT pg_advisory_unlock($1)", _LOCK)
         return made
@@ -99,9 +103,11 @@ async def _apply_missing(connection: Any, migrations: Sequence[Migration]) -> li
     }
     newest = migrations[-1].version
     if done and max(done) > newest:
-        raise MigrationRefused(
-            f"the database is at schema {max(done)}, this release knows {newest}: start the newer release"
-        )
+        works_from = await connection.fetchval("SELECT works_from FROM instance")
+        if works_from is None or newest < works_from:
+            raise MigrationRefused(
+                f"the database is at schema {max(done)}, this release knows {newest}: start the newer release"
+            )
     made: list[str] = []
     for migration in migrations:
         if (row := done.get(migration.version)) is not None:
@@ -118,6 +124,10 @@ async def _apply_missing(connection: Any, migrations: Sequence[Migration]) -> li
     return made
 
 
-async def _seed(connection: Any) -> None:
+async def _seed(connection: Any, newest: int) -> None:
     await connection.execute("SELECT ensure_partitions((now() AT TIME ZONE 'UTC')::date, $1)", DAYS_AHEAD)
     await connection.execute("INSERT INTO instance (pepper) VALUES ($1) ON CONFLICT DO NOTHING", os.urandom(32))
+    # Only by a release that made the schema what it is: an older one that goes on does not know.
+    at = await connection.fetchval("SELECT max(version) FROM schema_migrations")
+    if at == newest and newest >= _TELLS_WORKS_FROM:
+        await connection.execute("UPDATE instance SET works_from = $1", WORKS_FROM)

@@ -41,6 +41,7 @@ async def test_an_edited_migration_is_refused(database_url: str) -> None:
 async def test_a_newer_database_is_refused(database_url: str) -> None:
     connection = await connect(database_url)
     await connection.execute("INSERT INTO schema_migrations VALUES (9999, 'later', '', 0)")
+    await connection.execute("UPDATE instance SET works_from = 9998")
     await connection.close()
     with pytest.raises(MigrationRefused, match="newer release"):
         await migrate(database_url)

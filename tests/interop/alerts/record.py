@@ -149,12 +149,18 @@ class Recorder:
         older = "UPDATE coverage_hours SET hour_at = hour_at - $1, decided = decided * 4 / 5"
         self.scene.sql(older, 9 * _HOUR_MS)
         for _ in range(4):
-            self._kill("delivery")
-            self.look(4)
+            self._restart_delivery()
+            self.look(3)
         self.look(10)
         self.scene.sql("UPDATE coverage_hours SET decided = sent")
-        self._kill("delivery")
+        self._restart_delivery()
         self.look(8)
+
+    def _restart_delivery(self) -> None:
+        """Kills it; on a busy machine its start takes far longer than in life, and is not recorded whole."""
+        self._kill("delivery")
+        self.look(2)
+        self.scene.until(lambda: self.scene.page().values("receipt_coverage_ratio", provider="north"))
 
     def _kill(self, role: str) -> None:
         for pid in self.scene.pids(role):
@@ -185,6 +191,7 @@ class Recorder:
         time.sleep(1)
         os.kill(valkey, signal.SIGSTOP)
         self.look(4)
+        self.scene.until(lambda: self.scene.number("SELECT count(*) FROM outbox") > 0)
         self.scene.sql("UPDATE outbox SET created_at = created_at - $1", _HOUR_MS)
         self.look(10)
         os.kill(valkey, signal.SIGCONT)

@@ -54,25 +54,14 @@ def test_rules_and_configuration_are_sound() -> None:
     promtool("check", "config", str(RULES.parent / "prometheus.yaml"))
 
 
-# The recording was made beside much other work: delivery came back too late in it to show coverage while it was low.
-UNRECORDED = {"SluicegateCoverageLow": ('sluicegate_receipt_coverage_ratio{provider="north"}', "0.8+0x20 1+0x10")}
-
-
 @pytest.mark.timeout(600)
 def test_each_fires_in_the_incident_and_is_over_after_it(tmp_path: Path) -> None:
     """One run of promtool for all: it plays the whole recording each time."""
     asked: dict[str, tuple[str, list[float]]] = {}
-    for name in rules().keys() - UNRECORDED.keys():
+    for name in rules():
         asked[f"{name} fired"] = (fired(name, "2d"), [1.0])
         asked[f"{name} over"] = (fired(name, "1m"), [])
     play(tmp_path, "incident", asked, *read(FOLDER / "incident.tsv"))
-
-
-@pytest.mark.parametrize("name", UNRECORDED)
-def test_what_the_recording_lacks_fires_on_written_values(name: str, tmp_path: Path) -> None:
-    series, values = UNRECORDED[name]
-    asked = {"fired": (fired(name, "2d"), [1.0]), "over": (fired(name, "1m"), [])}
-    play(tmp_path, "written", asked, 32, {series: values})
 
 
 def test_none_fires_in_peace(tmp_path: Path) -> None:
