@@ -20,7 +20,7 @@ from gateway.cli.main import app, main
 from gateway.supervisor.run_file import read as read_run
 from tests.conftest import run_apart
 from tests.docs_runner import ROOT, blocks_of, commands_of
-from tests.integration.running_gateway import RunningGateway, ask
+from tests.integration.running_gateway import RunningGateway, ask, wait_for
 
 pytestmark = pytest.mark.timeout(300)
 Say = Callable[..., tuple[int, str, str]]
@@ -103,7 +103,7 @@ def gateway() -> Iterator[RunningGateway]:
     running = RunningGateway(parent / ".sluicegate").start()
     headers = {"Authorization": f"Bearer {running.key}", "Idempotency-Key": "1", "Content-Type": "application/json"}
     body = b'{"to": "+447700900129", "text": "x", "application": "spring"}'
-    assert ask("POST", f"{running.api_url}/v1/messages", body, headers)[0] == 202
+    wait_for(lambda: ask("POST", f"{running.api_url}/v1/messages", body, headers)[0] == 202, 60, running.tell)
     source = json.loads(running.command("policy", "show", "--json").stdout)["source"]
     (parent / "policy.yaml").write_text(source + "# again\n", encoding="utf-8")
     (parent / "invalid.yaml").write_text("classes: 7\n", encoding="utf-8")
