@@ -102,7 +102,7 @@ class RawCarrier:
         await self.accepted.wait()
         assert self.reader is not None
         while not self.read:
-            octets = await asyncio.wait_for(self.reader.read(65_536), 10)
+            octets = await asyncio.wait_for(self.reader.read(65_536), 60)
             if not octets:
                 raise EOFError
             self.read += [decode(one) for one in self.framer.feed(octets)]
