@@ -72,10 +72,10 @@ def _measure(carriage: Carriage, burden: Burden) -> Measure | Problem:
         if request.encoding == "gsm7":
             return invalid([burden.place.fault("text", str(error))])
         # With a free choice of encoding only the length can be at fault.
-        said = f"The text needs more segments than exist; the limit is {request.max_segments}."
+        said = f"The text is longer than any message can be; this one may have {request.max_segments} segments."
         return refused("policy.max_segments", burden.place.fault("text", said), max_segments=request.max_segments)
     if measured.segments > request.max_segments:
-        said = f"The text needs {measured.segments} segments; the limit is {request.max_segments}."
+        said = f"The text needs {_needed(measured, request.encoding)}; the limit is {request.max_segments}."
         return refused(
             "policy.max_segments",
             burden.place.fault("text", said),
@@ -84,7 +84,16 @@ def _measure(carriage: Carriage, burden: Burden) -> Measure | Problem:
             encoding=measured.encoding,
         )
     if traffic.max_segments is not None and measured.segments > traffic.max_segments:
-        said = f"The text needs {measured.segments} segments; the class {traffic.name} allows {traffic.max_segments}."
+        needed = _needed(measured, request.encoding)
+        said = f"The text needs {needed}; the class {traffic.name} allows {traffic.max_segments}."
         members = {"segments": measured.segments, "max_segments": traffic.max_segments, "class": traffic.name}
         return refused("policy.content", burden.place.fault("text", said), **members)
     return measured
+
+
+def _needed(measured: Measure, asked: str) -> str:
+    """The segments in words, with the reason where a single character made them many."""
+    said = f"{measured.segments} segment{'s' if measured.segments != 1 else ''}"
+    if measured.encoding == "ucs2" and asked == "auto":
+        return f"{said}, since a character outside the GSM alphabet makes it UCS-2 (70 characters a segment)"
+    return said

@@ -6,6 +6,7 @@ judged later (`gateway.admission.judgement`).
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -91,6 +92,22 @@ def pointer_part(name: str) -> str:
     return shown.replace("~", "~0").replace("/", "~1")
 
 
+# What other gateways call our fields.
+_ELSEWHERE = {
+    "body": "text", "message": "text", "content": "text", "msg": "text", "sender": "from", "source": "from",
+    "sender_id": "from", "originator": "from", "recipient": "to", "destination": "to", "phone": "to", "number": "to",
+    "msisdn": "to", "tag": "client_ref", "reference": "client_ref", "validity": "ttl", "validity_period": "ttl",
+    "schedule_at": "send_at", "scheduled_at": "send_at", "webhook": "callback_url", "status_callback": "callback_url",
+    "campaign": "application", "type": "class", "priority": "class",
+}  # fmt: skip
+
+
+def _unknown(name: str) -> str:
+    plain = name.strip().lower().replace("-", "_")
+    close = [_ELSEWHERE[plain]] if plain in _ELSEWHERE else difflib.get_close_matches(plain, _READERS, 1, 0.75)
+    return "is not a field of a message" + (f"; did you mean {close[0]}?" if close else "")
+
+
 def read_message(given: Mapping[str, Any], place: Place) -> tuple[MessageRequest, list[FieldFault]]:
     """The request that an object holds and everything that is wrong with it; an empty list: nothing is."""
     request = MessageRequest()
@@ -98,7 +115,7 @@ def read_message(given: Mapping[str, Any], place: Place) -> tuple[MessageRequest
     for name, value in given.items():
         reader = _READERS.get(name)
         if reader is None:
-            faults.append(place.fault(name, "is not a field of a message"))
+            faults.append(place.fault(name, _unknown(name)))
             continue
         attribute, read = reader
         if value is None and name not in _REQUIRED:

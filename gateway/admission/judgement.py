@@ -122,7 +122,7 @@ def _faults_by_tenant(
 ) -> list[FieldFault]:
     faults: list[FieldFault] = []
     if request.to and recipient is None:
-        faults.append(place.fault("to", "must be a possible number in E.164 form: + and 7 to 15 digits"))
+        faults.append(place.fault("to", numbering.fault_of(request.to)))
     if request.sender is None and rules.default_sender is None:
         faults.append(place.fault("from", "is required: this tenant has no default sender"))
     if request.send_at is not None and request.send_at > now_at + SEND_AT_MAX_MS:

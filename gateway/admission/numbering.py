@@ -31,12 +31,28 @@ def normalise(text: str, *, accept_00_prefix: bool = False) -> str | None:
     return number if _is_possible(number) else None
 
 
+def fault_of(text: str) -> str:
+    """What is wrong with a number that `normalise` did not take, and what to write instead; holds nothing of it."""
+    number = bare(text)
+    if re.fullmatch(r"00[1-9][0-9]{6,14}", number):
+        return "must begin with + and the country code, not with 00 (the policy's accept_00_prefix would allow it)"
+    if re.fullmatch(r"[0-9]{4,15}", number):
+        return "must begin with + and the country code, such as +447700900123"
+    if _INTERNATIONAL.fullmatch(number) is None:
+        return "must be one number in E.164 form: + and 7 to 15 digits, such as +447700900123"
+    if _country_code(number) is None:
+        return "has no known country code after its +"
+    return "is not a possible number of its country: it has too few or too many digits"
+
+
+def _country_code(number: str) -> int | None:
+    codes = (int(number[1 : 1 + digits]) for digits in (1, 2, 3))
+    return next((code for code in codes if code in COUNTRY_CODE_TO_REGION_CODE), None)
+
+
 def _is_possible(number: str) -> bool:
-    for digits in (1, 2, 3):
-        code = int(number[1 : 1 + digits])
-        if code in COUNTRY_CODE_TO_REGION_CODE:
-            return len(number) - 1 - digits in _lengths(code)
-    return False
+    code = _country_code(number)
+    return code is not None and len(number) - 1 - len(str(code)) in _lengths(code)
 
 
 @lru_cache(maxsize=1000)

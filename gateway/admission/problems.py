@@ -92,7 +92,7 @@ class Problem:
 
 
 AUTH_REQUIRED: Final = Problem("auth.required", "Send Authorization: Bearer and an API key that is valid.")
-NOT_FOUND: Final = Problem("not_found", "Nothing is here, or nothing that this key may see.")
+NOT_FOUND: Final = Problem("not_found", "Nothing is here, or nothing that this key may see; /docs lists the calls.")
 IDEMPOTENCY_MISSING: Final = Problem("idempotency.missing", "Send an Idempotency-Key: one of your own per message.")
 IDEMPOTENCY_MALFORMED: Final = Problem(
     "idempotency.malformed",

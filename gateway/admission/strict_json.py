@@ -27,7 +27,9 @@ def parse(body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise Malformed(f"The body is not UTF-8 (octet {error.start}).") from None
     except json.JSONDecodeError as error:
-        raise Malformed(f"The body is not JSON (line {error.lineno}, column {error.colno}).") from None
+        raise Malformed(
+            f"The body is not JSON (line {error.lineno}, column {error.colno}); JSON is all that is taken."
+        ) from None
     except RecursionError:
         raise Malformed(f"The body is nested more than {DEPTH_MAX} levels deep.") from None
     if _deeper_than(value, DEPTH_MAX):

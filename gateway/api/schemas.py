@@ -57,7 +57,9 @@ _FIELDS: Final[Schema] = {
         }
     ),
     "expires_at": nullable(_INSTANT | {"description": "Until when the message is useful. Excludes `ttl`."}),
-    "send_at": nullable(_INSTANT | {"description": "Not before this moment, up to 35 days ahead."}),
+    "send_at": nullable(
+        _INSTANT | {"description": "Not before this moment, up to 35 days ahead; one in the past means now."}
+    ),
     "application": nullable(
         {
             "type": "string",

@@ -219,3 +219,14 @@ def test_every_problem_has_a_status_and_a_title() -> None:
         shown = Problem(code).as_object()
         assert shown["status"] == status >= 400
         assert shown["title"] == title
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("body", "text"), ("Sender", "from"), ("msisdn", "to"), ("send-at", "send_at"), ("txt", "text"), ("colour", None)],
+)
+def test_an_unknown_field_is_told_what_it_may_have_meant(name: str, meant: str | None) -> None:
+    """Names that other gateways use and slips of the pen; a name like none of ours gets no guess."""
+    _, faults = read_message({"to": "+447700900123", "text": "hi", name: "x"}, Place())
+    told = [fault.message for fault in faults if fault.pointer == f"/{name}"]
+    assert told == ["is not a field of a message" + (f"; did you mean {meant}?" if meant else "")]

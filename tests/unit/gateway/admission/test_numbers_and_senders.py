@@ -83,3 +83,24 @@ def test_senders(text: str, sender: str | None, kind: str) -> None:
     assert senders.normalise(text) == sender
     if sender is not None:
         assert senders.kind_of(sender) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("07700 900123", "must begin with + and the country code, such as"),
+        ("447700900123", "must begin with + and the country code, such as"),
+        ("00447700900123", "not with 00"),
+        ("+447700900123,+447700900124", "must be one number"),
+        ("+4477009OO123", "must be one number"),
+        ("call me", "must be one number"),
+        ("+999123456789", "no known country code"),
+        ("+4477009001234", "too few or too many digits"),
+    ],
+)
+def test_a_wrong_number_is_told_what_to_write(text: str, said: str) -> None:
+    """A newcomer writes numbers as at home: the answer says what is missing and never repeats the number."""
+    assert numbering.normalise(text) is None
+    told = numbering.fault_of(text)
+    assert said in told
+    assert text not in told
