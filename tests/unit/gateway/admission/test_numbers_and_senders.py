@@ -89,7 +89,7 @@ def test_senders(text: str, sender: str | None, kind: str) -> None:
     ("text", "said"),
     [
         ("07700 900123", "must begin with + and the country code, such as"),
-        ("447700900123", "must begin with + and the country code, such as"),
+        ("447700900124", "must begin with + and the country code, such as"),
         ("00447700900123", "not with 00"),
         ("+447700900123,+447700900124", "must be one number"),
         ("+4477009OO123", "must be one number"),
