@@ -14,7 +14,9 @@ from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
+import orjson
 
+from gateway.domain.ids import rfc3339
 from gateway.domain.message import message_object
 from gateway.ledger.inbound import readable, shown
 from gateway.ledger.message_rows import LOCK_MESSAGES, MESSAGE_COLUMNS
@@ -45,9 +47,15 @@ ON CONFLICT (number) DO UPDATE SET next_at = excluded.next_at
 _DUE = "SELECT * FROM erasures WHERE next_at <= $1 ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED"
 _LOOK_AGAIN_MS: Final = 60_000
 _LOOK_AGAIN_MOST_MS: Final = 6 * 3_600_000  # a look may read whole partitions
-_ENDED = "SELECT day, id FROM messages WHERE recipient = $1 AND final_at IS NOT NULL ORDER BY day, id"
+# Under the number, or under its mark with notes of the tenant's own that may name the person: age takes the number only
+_ENDED = """
+SELECT day, id FROM messages
+ WHERE final_at IS NOT NULL
+   AND (recipient = $1 OR recipient = $2 AND (body IS NOT NULL OR client_ref IS NOT NULL OR extras ? 'metadata'))
+ ORDER BY day, id
+"""
 _HASH = """
-UPDATE messages m SET recipient = $3, body = NULL
+UPDATE messages m SET recipient = $3, body = NULL, client_ref = NULL, extras = nullif(m.extras - 'metadata', '{}')
   FROM unnest($1::date[], $2::uuid[]) AS w (day, id) WHERE m.day = w.day AND m.id = w.id
 """
 # Messages and texts of handsets that bear the mark: what was told of them bears the number.
@@ -68,10 +76,15 @@ _FORGET_INBOUND = "UPDATE inbound SET sender = $2, body = NULL WHERE sender = $1
 _FORGET_PARTS = "DELETE FROM inbound_parts WHERE sender = ANY ($1::text[]) AND done_at IS NOT NULL"
 _UNREAD = "SELECT count(*) FROM inbound_parts WHERE sender = ANY ($1::text[])"
 _FORGET_CONSENT = "DELETE FROM opt_ins WHERE recipient = $1"
-_FORGET_ANSWERS = """
-UPDATE idempotency SET answer = convert_to(replace(convert_from(answer, 'UTF8'), to_json($1::text)::text,
-                                                   to_json($2::text)::text), 'UTF8')
+_ANSWERS = """
+SELECT tenant_id, endpoint, key, answer FROM idempotency
  WHERE position(convert_to(to_json($1::text)::text, 'UTF8') IN answer) > 0
+ ORDER BY tenant_id, endpoint, key FOR UPDATE
+"""
+_PUT_ANSWERS = """
+UPDATE idempotency i SET answer = w.answer
+  FROM unnest($1::int[], $2::text[], $3::text[], $4::bytea[]) AS w (tenant_id, endpoint, key, answer)
+ WHERE i.tenant_id = w.tenant_id AND i.endpoint = w.endpoint AND i.key = w.key
 """
 
 
@@ -97,7 +110,7 @@ async def export(conn: asyncpg.Connection[Any], sealer: Sealer, pepper: bytes, n
         "number": number,
         "messages": [_message(row, sealer) for row in messages[:LIMIT]],
         "inbound": [{"tenant": row["tenant_name"], **shown(row, readable(row, sealer))} for row in inbound[:LIMIT]],
-        "lists": [dict(row) for row in lists],
+        "lists": [{**row, "created_at": rfc3339(row["created_at"])} for row in lists],
         "complete": len(messages) <= LIMIT and len(inbound) <= LIMIT,
     }
 
@@ -112,7 +125,9 @@ def _message(row: Mapping[str, Any], sealer: Sealer) -> dict[str, Any]:
 
 
 async def erase(conn: asyncpg.Connection[Any], pepper: bytes, number: str, by: str, now_at: int) -> Erased:
-    """Removes a number and its texts wherever nothing depends on them any more; belongs into a transaction."""
+    """Removes a number, its texts and what tenants noted beside them (`client_ref`, `metadata`), wherever nothing
+    depends on them any more; belongs into a transaction.
+    """
     mark, digits = hashed(pepper, number), number.removeprefix("+")
     gone = await _hash_messages(conn, number, mark)
     for statement in (_FORGET_IDS, _FORGET_UNNAMED, _FORGET_RECEIPTS):
@@ -122,7 +137,7 @@ async def erase(conn: asyncpg.Connection[Any], pepper: bytes, number: str, by: s
     await conn.execute(_FORGET_NOTICES, known, timeout=_S)
     await conn.execute(_FORGET_PARTS, [number, digits], timeout=_S)
     await conn.execute(_FORGET_CONSENT, number)
-    await conn.execute(_FORGET_ANSWERS, number, mark, timeout=_S)
+    await _forget_answers(conn, number, mark)
     open_messages = int(await conn.fetchval(_OPEN, number, timeout=_S))
     # Where no message waits for a receipt, one that was not matched by now never tells anybody anything.
     await conn.execute(_FORGET_MERGED if open_messages else _FORGET_STRAYS, digits, timeout=_S)
@@ -136,14 +151,33 @@ async def erase(conn: asyncpg.Connection[Any], pepper: bytes, number: str, by: s
 
 
 async def _hash_messages(conn: asyncpg.Connection[Any], number: str, mark: str) -> list[UUID]:
-    """Takes number and text from what has ended; the rows are locked in key order, as everybody locks them."""
-    keys = await conn.fetch(_ENDED, number, timeout=_S)
+    """Takes number, text and the tenant's notes from what has ended; the rows are locked in key order, as everybody
+    locks them.
+    """
+    keys = await conn.fetch(_ENDED, number, mark, timeout=_S)
     if not keys:
         return []
     locked = await conn.fetch(LOCK_MESSAGES, [row["day"] for row in keys], [row["id"] for row in keys], timeout=_S)
-    rows = [row for row in locked if row["recipient"] == number and row["final_at"] is not None]
+    rows = [row for row in locked if row["recipient"] in (number, mark) and row["final_at"] is not None]
     await conn.execute(_HASH, [row["day"] for row in rows], [row["id"] for row in rows], mark, timeout=_S)
     return [row["id"] for row in rows]
+
+
+async def _forget_answers(conn: asyncpg.Connection[Any], number: str, mark: str) -> None:
+    """First answers that are kept under idempotency keys: a message, or the results of a batch."""
+    rows = await conn.fetch(_ANSWERS, number, timeout=_S)
+    if rows:
+        names = ("tenant_id", "endpoint", "key")
+        answers = [_without(bytes(row["answer"]), number, mark) for row in rows]
+        await conn.execute(_PUT_ANSWERS, *([row[name] for row in rows] for name in names), answers, timeout=_S)
+
+
+def _without(answer: bytes, number: str, mark: str) -> bytes:
+    told = orjson.loads(answer)
+    for one in (told, *(item.get("message") or {} for item in told.get("results", ()))):
+        if one.get("to") == number:
+            one.update(to=mark, client_ref=None, metadata={})
+    return orjson.dumps(told).replace(orjson.dumps(number), orjson.dumps(mark))
 
 
 async def work(conn: asyncpg.Connection[Any], pepper: bytes, now_at: int) -> None:

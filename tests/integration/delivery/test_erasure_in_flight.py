@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import orjson
 import pytest
 
 from gateway.domain.ids import day_of
@@ -14,6 +15,7 @@ from gateway.ledger import erasures
 from gateway.ledger.callback_lines import add_events
 from gateway.ledger.inbox import ReceivedPart, keep
 from gateway.ledger.merges import merge_batch
+from gateway.ledger.retention import hashed
 from tests.integration.delivery.test_retention import HOUR, MINUTE, NUMBER, column, final, forget
 from tests.integration.delivery.world import World, world_of
 
@@ -48,6 +50,56 @@ async def places(world: World) -> set[str]:
 async def merge(world: World) -> Any:
     async with world.pool.acquire() as conn:
         return await merge_batch(conn, world.policy, world.clock.now_at() + 1)
+
+
+async def test_what_tenants_noted_beside_a_number_goes_with_it(world: World) -> None:
+    """client_ref and metadata may name the person: in messages of any age, in kept answers, alone and in a batch."""
+    hook = "https://cb.example/hooks"
+    noted: dict[str, Any] = {
+        "client_ref": "patient-4711",
+        "extras": {"metadata": {"name": "Jane Roe"}, "callback_url": hook},
+    }
+    ended = await final(world, HOUR, **noted)
+    lone = await final(world, HOUR, client_ref="patient-4711", extras={"metadata": {"name": "Jane Roe"}})
+    aged = await final(world, HOUR, **noted | {"recipient": hashed(world.runtime().pepper, NUMBER)})
+    still_open = await final(world, HOUR, status="sent", final_at=None, **noted)
+    other = await final(world, HOUR, recipient="+447700900999", client_ref="order-1", extras=noted["extras"])
+    told = {
+        "id": "msg_1",
+        "to": NUMBER,
+        "client_ref": "patient-4711",
+        "metadata": {"name": "Jane Roe"},
+        "delivery": None,
+    }
+    kept = told | {"to": "+447700900999", "client_ref": "order-1"}
+    refused = {"status": 422, "problem": {"code": "policy.destination"}}
+    batch = {"results": [{"status": 202, "message": told}, {"status": 202, "message": kept}, refused]}
+    for endpoint, answer in (("messages", told), ("batch", batch)):
+        await world.pool.execute(
+            "INSERT INTO idempotency (tenant_id, endpoint, key, fingerprint, answer, created_at, keep_until)"
+            " VALUES (1, $1, 'k', 'f', $2, 0, 0)",
+            endpoint, orjson.dumps(answer),
+        )  # fmt: skip
+    done = await erase(world)
+    assert (done.messages, done.open) == (3, 1)
+    assert await column(world, "client_ref", ended, lone, aged, still_open, other) == [
+        None, None, None, "patient-4711", "order-1",
+    ]  # fmt: skip
+    extras = await column(world, "extras", ended, lone, aged, still_open, other)
+    assert extras == [{"callback_url": hook}, None, {"callback_url": hook}, noted["extras"], noted["extras"]]
+    mark = hashed(world.runtime().pepper, NUMBER)
+    wiped = told | {"to": mark, "client_ref": None, "metadata": {}}
+    answers = {
+        row["endpoint"]: orjson.loads(row["answer"]) for row in await world.pool.fetch("SELECT * FROM idempotency")
+    }
+    assert answers["messages"] == wiped
+    assert [one.get("message") for one in answers["batch"]["results"]] == [wiped, kept, None]
+    # What was open follows when it is over, and nobody finds the notes by looking for them.
+    await world.pool.execute("UPDATE messages SET final_at = 1, status = 'unknown' WHERE id = $1", still_open)
+    world.clock.shift_ms = 2 * MINUTE
+    await forget(world)
+    assert await column(world, "client_ref", still_open) == [None]
+    assert await world.pool.fetchval("SELECT count(*) FROM messages WHERE client_ref = 'patient-4711'") == 0
 
 
 async def test_nothing_of_a_number_is_left_once_all_of_it_is_over(world: World) -> None:

@@ -244,6 +244,7 @@ async def test_a_person_is_shown_everything_and_forgotten_on_request(world: Worl
         found = await erasures.export(conn, world.sealer, rt.pepper, NUMBER)
         assert [one["text"] for one in found["messages"]] == ["a text", "a text"]
         assert found["lists"][0]["list"] == "opt_outs" and found["complete"]
+        assert found["lists"][0]["created_at"] == "1970-01-01T00:00:00.001Z"
         async with conn.transaction():
             done = await erasures.erase(conn, rt.pepper, NUMBER, "someone", now_at)
     assert (done.messages, done.open) == (1, 1)
