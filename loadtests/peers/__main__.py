@@ -16,9 +16,11 @@ import argparse
 import json
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,6 +58,25 @@ def main() -> int:
     asked.out.mkdir(parents=True, exist_ok=True)
     about = _about(tools, asked, count, backlog, rounds)
     runs: list[Came] = []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for number, came in _rounds(bench, asked, rounds, loads):
+            runs.append(came)
+            _tell(number, came)
+            out.write_text(json.dumps({**about, "runs": [*map(asdict, runs)]}, indent=1))
+    except KeyboardInterrupt:
+        sys.stdout.write("stopped: the table has what was measured\n")
+    found = medians(runs, loads, asked.gateway)
+    table = markdown(about, loads, found)
+    out.write_text(json.dumps({**about, "medians": [*map(asdict, found)], "runs": [*map(asdict, runs)]}, indent=1))
+    sys.stdout.write(f"\n{table}\nwritten to {out}\n")
+    if asked.page and found:
+        put(asked.page, "bench", table)
+    return 0
+
+
+def _rounds(bench: Bench, asked: argparse.Namespace, rounds: int, loads: list[Load]) -> Iterator[tuple[int, Came]]:
+    """Round by round all loads, each with all gateways in turn."""
     rates: dict[str, float] = {}
     for number in range(1, rounds + 1):
         for load in loads:
@@ -65,16 +86,7 @@ def main() -> int:
                 came = _play(bench, kind, _fitted(load, kind.name, asked), rates.get(kind.name, 0.0), asked.keep)
                 if load.name == WINDOW and came.carrier_per_s:
                     rates[kind.name] = came.carrier_per_s
-                runs.append(came)
-                _tell(number, came)
-                out.write_text(json.dumps({**about, "runs": [*map(asdict, runs)]}, indent=1))
-    found = medians(runs, loads, asked.gateway)
-    table = markdown(about, loads, found)
-    out.write_text(json.dumps({**about, "medians": [*map(asdict, found)], "runs": [*map(asdict, runs)]}, indent=1))
-    sys.stdout.write(f"\n{table}\nwritten to {out}\n")
-    if asked.page:
-        put(asked.page, "bench", table)
-    return 0
+                yield number, came
 
 
 def _parser() -> argparse.ArgumentParser:

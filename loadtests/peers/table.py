@@ -15,7 +15,7 @@ _NUMBERS: Final = (
 _COUNTS: Final = ("accepted", "refused", "window_max", "callbacks", "missing")
 _HEAD: Final = (
     "load", "gateway", "accepted/s", "carrier/s", "CPU s per 1,000", "HTTP ms p50 / p99", "to carrier, ms p50 / p99",
-    "refused", "window", "MiB", "not at the carrier", "rounds",
+    "refused", "window", "MiB", "not at the carrier", "others, cores", "rounds",
 )  # fmt: skip
 
 
@@ -84,5 +84,6 @@ def _cells(one: Came, load: Load) -> list[str]:
     )
     return [
         one.load, one.gateway, f"{one.accepted_per_s:,.0f}", f"{one.carrier_per_s:,.0f}", f"{one.cpu_s_per_1k:.2f}",
-        http, waits, f"{one.refused:,}", use, f"{one.memory_mb:,.0f}", f"{one.missing:,}", str(one.rounds),
+        http, waits, f"{one.refused:,}", use, f"{one.memory_mb:,.0f}", f"{one.missing:,}", f"{one.others_cores:.2f}",
+        str(one.rounds),
     ]  # fmt: skip
