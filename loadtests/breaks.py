@@ -119,7 +119,7 @@ def main() -> int:
         row = {"break": one.name, "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "commit": commit}
         with asked.out.open("a") as out:
             out.write(json.dumps(row | {"noticed": seen.noticed, "said": seen.said}) + "\n")
-    text = table(read_rows(asked.out))
+    text = table(read_rows(asked.out, "break"))
     sys.stdout.write(f"\n{text}")
     if asked.page:
         put(asked.page, "breaks", text)

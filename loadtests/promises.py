@@ -111,9 +111,10 @@ def missing_hops(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     return [hop for hop in HOPS if not any(row["hops"].get(str(hop), 0) for row in rows)]
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The runs of a file, oldest first; none where there is no file."""
-    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()] if path.exists() else []
+def read_rows(path: Path, name: str = "unit") -> list[dict[str, Any]]:
+    """The runs of a file, the newest of each name; none where there is no file."""
+    rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()] if path.exists() else []
+    return list({row[name]: row for row in rows}.values())
 
 
 def main() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from loadtests.campaign import ALL_KINDS, CUTS, RATE_PER_S, Played, Unit, row_of, shape_of, units
 from loadtests.hops import HOPS, Course, caught
 from loadtests.oracle import Findings, Kill
-from loadtests.promises import PROMISES, REST, missing_hops, promise_of, table
+from loadtests.promises import PROMISES, REST, missing_hops, promise_of, read_rows, table
 from tests.unit.loadtests.test_oracle import BROKEN
 
 KILL = Kill("egress", 100, 110)
@@ -78,3 +80,19 @@ def test_a_message_is_on_the_last_hop_that_has_begun_and_is_not_over() -> None:
 def test_hops_are_added_up_over_the_moments() -> None:
     courses = [Course(asked_at=10, created_at=20), Course(asked_at=15, created_at=40)]
     assert caught(courses, [16, 30], [2, 0]) == {**dict.fromkeys(HOPS, 0), 2: 3, 4: 2}
+
+
+def test_of_a_run_that_was_played_again_the_newest_counts(tmp_path: Path) -> None:
+    path = tmp_path / "faults.jsonl"
+    assert read_rows(path) == []
+    broken, mended = row(violations=["3 accepted messages lost: msg_1"]), row(at="2026-11-30 13:00 UTC")
+    path.write_text("".join(json.dumps(one) + "\n" for one in (broken, row("clock-1"), mended)))
+    assert [(one["unit"], one["violations"]) for one in read_rows(path)] == [("egress-1", []), ("clock-1", [])]
+
+
+def test_the_table_tells_the_flow_and_how_soon_codes_were_taken_over() -> None:
+    slow = row("egress-2", rate_per_s=57, recovered=12, recovered_ms_max=2_340)
+    text = table([row(recovered=3, recovered_ms_max=6_000), slow])
+    assert "1 of 2 runs carried 200 messages a second or more; the slowest 57." in text
+    assert "Codes that killed processes left: 12 taken over where another process lived, after 2.3 s at most." in text
+    assert "3 taken over by the process itself, started anew, after 6.0 s at most." in text
