@@ -203,12 +203,12 @@ class World:
         self.write_policy()
         self.start_gateway()
         try:
-            await wait_for(self.ready, "the gateway is ready", READY_WITHIN_S)
+            await self.wait_ready()
         except BaseException:
             await self.stop()  # nothing of a run that never began may stay behind
             raise
         if not self._own_policy:
-            self.key = self.new_key("load")
+            self.key = await asyncio.to_thread(self.new_key, "load")
         for _ in range(self.shape.strays):
             self.add_stray()
 
@@ -256,6 +256,14 @@ class World:
                 return bool(answer.status == 200)
         except OSError:
             return False
+
+    async def wait_ready(self) -> None:
+        """Returns once /readyz says so; raises TimeoutError. A proxy to a store may run in this very loop."""
+        end_mono = time.monotonic() + READY_WITHIN_S
+        while not await asyncio.to_thread(self.ready):
+            if time.monotonic() > end_mono:
+                raise TimeoutError(f"the gateway is ready: not within {READY_WITHIN_S:g} s")
+            await asyncio.sleep(0.05)
 
     def command(self, *words: str) -> str:
         """Run one command of the CLI against this gateway; its standard output."""
