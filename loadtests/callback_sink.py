@@ -53,7 +53,10 @@ class CallbackSink:
             await self._runner.cleanup()
 
     async def _take(self, request: web.Request) -> web.Response:
-        body = orjson.loads(await request.read())
+        try:
+            body = orjson.loads(await request.read())
+        except ConnectionError:  # its link was cut inside the body
+            return web.Response(status=503)
         self._posts += 1
         if self._refuse_every and self._posts % self._refuse_every == 0:
             return web.Response(status=503)
