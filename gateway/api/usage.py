@@ -65,7 +65,7 @@ class Usage:
         default = date.fromordinal(max(1, last.toordinal() - DAYS_DEFAULT + 1))
         first = _day(values, "from", default, faults)
         if not faults and not 0 <= (last - first).days < DAYS_MAX:
-            faults.append(FieldFault("/from", f"must be before `to`, by at most {DAYS_MAX - 1} days"))
+            faults.append(FieldFault("/from", f"must not be after `to`, and at most {DAYS_MAX - 1} days before it"))
         groups = _groups(values.get("group_by", "day"), faults)
         if faults:
             return problem_answer(invalid(faults))

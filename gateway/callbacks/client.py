@@ -21,7 +21,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from gateway.callbacks.addresses import AddressRefused, Resolver, check_url
-from gateway.callbacks.tries import Answer, retry_after_ms
+from gateway.callbacks.tries import ADDRESS_REFUSED, Answer, retry_after_ms
 
 ANSWER_BYTES: Final = 4_096
 IDLE_S: Final = 30.0
@@ -268,15 +268,15 @@ def _trust() -> ssl.SSLContext:
 
 
 _FAULTS: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (AddressRefused, "address_refused"),
+    (AddressRefused, ADDRESS_REFUSED),
     (TimeoutError, "timeout"),
     (ssl.SSLError, "tls"),
     (aiohttp.ClientConnectorError, "unreachable"),
-    (aiohttp.InvalidURL, "address_refused"),
+    (aiohttp.InvalidURL, ADDRESS_REFUSED),
     (aiohttp.ClientError, "broken_answer"),
     (OSError, "unreachable"),
     (UnicodeError, "unreachable"),
-    (ValueError, "address_refused"),
+    (ValueError, ADDRESS_REFUSED),
 )
 
 

@@ -14,10 +14,11 @@ import asyncpg
 
 from gateway.callbacks.client import Client
 from gateway.callbacks.signing import Signer
-from gateway.callbacks.tries import GONE, Answer, next_try
+from gateway.callbacks.tries import ADDRESS_REFUSED, GONE, Answer, next_try
 from gateway.clock import Clock
 from gateway.ledger import callback_lines, give_up_list
 from gateway.ledger.callback_lines import Endpoint, Line, Verdict
+from gateway.logs import get
 from gateway.loops import end
 from gateway.policy.rules.snapshot import CallbackRules
 from gateway.sealing import Sealer
@@ -34,6 +35,7 @@ _DRAIN_S: Final = 3.0
 _UNRESOLVED_MS: Final = 30_000
 _BUSY: Final = frozenset({429, 503})  # with Retry-After they speak for the endpoint, not for one notice
 _TAKEN: Final = metrics.callbacks_total.labels("taken")
+_log = get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,14 @@ class EndpointLine:
         else:
             self.failures += 1
             terms = self.means.terms(self.endpoint)
+            if answer.fault == ADDRESS_REFUSED and self.failures == 1:
+                # Once per row of failures: no later try goes better before the policy or the address is changed.
+                _log.warning(
+                    "callback_address_refused",
+                    tenant=self.endpoint.tenant,
+                    endpoint=self.endpoint.id,
+                    allow_private=terms.allow_private,
+                )
             verdict = next_try(line, answer, terms.rules, self.means.clock.now_at(), self.means.chance())
             if answer.status == GONE:
                 self._gone = terms.version

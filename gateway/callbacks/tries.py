@@ -13,6 +13,7 @@ from gateway.policy.rules.snapshot import CallbackRules
 BASE_MS: Final = 1_000
 CAP_MS: Final = 3_600_000
 GONE: Final = 410
+ADDRESS_REFUSED: Final = "address_refused"  # the fault of a try that was not begun: see addresses.py
 _DATE_MAX: Final = 64  # characters; the longest form of an HTTP date has 33
 
 

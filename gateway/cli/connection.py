@@ -123,10 +123,16 @@ def refused(answer: Any) -> Failed:
     """The failure that a problem stands for."""
     if not isinstance(answer, dict):
         return Failed("refused")
-    lines = [str(answer.get("detail") or answer.get("title") or "refused")]
-    for fault in answer.get("errors") or []:
-        where = fault.get("pointer") or (f"line {fault.get('line')}: {fault.get('path')}" if "line" in fault else "")
-        lines.append(f"  {where}: {fault.get('message')}")
+    faults = answer.get("errors") or []
+    told = []
+    for fault in faults:
+        where = str(fault.get("pointer", "")).lstrip("/")
+        where = where or (f"line {fault.get('line')}: {fault.get('path')}" if "line" in fault else "body")
+        told.append(f"{where}: {fault.get('message')}")
+    # Fields speak for themselves; a policy's faults need to be told what they are.
+    if faults and answer.get("code") != "policy.invalid":
+        return Failed("\n".join(told))
+    lines = [str(answer.get("detail") or answer.get("title") or "refused"), *(f"  {line}" for line in told)]
     return Failed("\n".join(lines))
 
 

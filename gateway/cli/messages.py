@@ -23,6 +23,7 @@ _SHOWN = (
     "to",
     "from",
     "segments",
+    "encoding",
     "route",
     "created_at",
     "submit_by",
@@ -92,10 +93,16 @@ def register(app: typer.Typer) -> None:
     def message(
         message_id: Annotated[str, typer.Argument(metavar="ID")], data_dir: DataDir = None, as_json: AsJson = False
     ) -> None:
-        """Show a message with both state columns and its timeline.
+        """Show a message with both state columns, its parts and its timeline.
 
         Example: sluicegate message msg_0199f3a6c1d27c3e8a4b5c6d7e8f9a0b
         """
+        if not message_id.startswith("msg_"):
+            raise Failed(
+                "a message's id begins with msg_; by number a tenant lists them with GET /v1/messages?to=NUMBER,"
+                " and the console searches by either",
+                2,
+            )
         found = run(_find(message_id, data_dir))
         if as_json:
             tell_json(found)
@@ -110,6 +117,20 @@ def show(message: dict[str, Any]) -> None:
         if message.get(name):
             pairs[name] = ", ".join(f"{key} {value}" for key, value in message[name].items() if value is not None)
     tell_pairs(pairs)
+    if message.get("parts"):
+        tell("")
+        tell_table(
+            ["part", "status", "receipt", "error code"],
+            [
+                (
+                    one["part"],
+                    one["status"],
+                    (one["delivery"] or {}).get("state"),
+                    (one["delivery"] or {}).get("error_code"),
+                )
+                for one in message["parts"]
+            ],
+        )
     if message.get("events"):
         tell("")
         tell_table(

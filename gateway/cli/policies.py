@@ -46,9 +46,12 @@ def apply(file: PolicyPath, data_dir: DataDir = None, as_json: AsJson = False) -
     Example: sluicegate policy apply policy.yaml
     """
     version = run(_apply(file, data_dir))
+    warnings = _warnings(file)
     if as_json:
-        tell_json({"version": version})
+        tell_json({"version": version, "warnings": warnings})
     else:
+        for warning in warnings:
+            tell(f"warning: {file}: {warning}")
         tell(f"policy version {version} is in force")
 
 
@@ -115,10 +118,12 @@ def check_file(file: Path, as_json: bool) -> None:
     """Checks without a running gateway; exit code 1 where the file cannot be used."""
     from gateway.policy.rules.faults import PolicyInvalid
     from gateway.policy.rules.parse import read_policy
-    from gateway.policy.rules.warnings import warn
+    from gateway.policy.secrets import check_all
 
     try:
-        warnings = [str(fault) for fault in warn(read_policy(_text(file)))]
+        warnings = _warnings(file)
+        # Those of this shell: whoever starts the gateway elsewhere gives them there.
+        warnings += [f"{fault} (here)" for fault in check_all(read_policy(_text(file)))]
         faults: list[str] = []
     except PolicyInvalid as error:
         faults, warnings = [str(fault) for fault in error.faults], []
@@ -133,6 +138,14 @@ def check_file(file: Path, as_json: bool) -> None:
             tell(f"{file} is valid")
     if faults:
         raise typer.Exit(1)
+
+
+def _warnings(file: Path) -> list[str]:
+    """What is valid but will not do what it says; raises PolicyInvalid."""
+    from gateway.policy.rules.parse import read_policy
+    from gateway.policy.rules.warnings import warn
+
+    return [str(fault) for fault in warn(read_policy(_text(file)))]
 
 
 def _text(file: Path) -> str:

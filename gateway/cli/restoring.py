@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -52,7 +53,11 @@ def restore(
     if as_json:
         tell_json({"data_dir": str(directory)})
     else:
-        tell(f"restored into {directory}: start it with `sluicegate up`, then look at `sluicegate restored`")
+        where = "" if data_dir is None else f" --data-dir {shlex.quote(str(data_dir))}"
+        tell(f"restored into {directory}. Stop the gateway that it comes from, then:")
+        tell(f"  sluicegate up{where}")
+        tell(f"  sluicegate restored{where}      what may have been sent since the backup; carriers are paused until")
+        tell(f"  sluicegate restored --resume{where}")
 
 
 def restored(

@@ -182,7 +182,9 @@ def _events_of_attempt(attempt: Mapping[str, Any], row: Mapping[str, Any]) -> It
         yield attempt["outcome_at"] or attempt["claimed_at"], _EVENT_OF_KIND[attempt["kind"]], cause
         return
     yield attempt["claimed_at"], "claimed", attempt["session"]
-    if attempt["written_at"] is not None:
+    # Where nobody knows whether it left (its process died, or a backup was restored), both stand at the takeover.
+    unknown = attempt["outcome"] == "unconfirmed" and attempt["written_at"] == attempt["outcome_at"]
+    if attempt["written_at"] is not None and not unknown:
         yield attempt["written_at"], "submitted", attempt["provider"]
     kind = _EVENT_OF_OUTCOME.get(attempt["outcome"] or "")
     if kind is not None:

@@ -155,9 +155,9 @@ class Binder:
             return await open_bound(self._session, self._holder)
         except BindRefused as refusal:
             status = refusal.command_status
-        except SecretMissing:
-            self._holder.tell("the password cannot be resolved")
-            _log.error("bind_without_password", session=name)
+        except SecretMissing as missing:
+            self._holder.tell(f"password {missing}")
+            _log.error("bind_without_password", session=name, reference=missing.reference)
         except PduInvalid:
             self._holder.tell("a bind field does not fit")
             _log.error("bind_field_invalid", session=name)

@@ -116,7 +116,11 @@ def read_rows(rows: Iterable[list[str]], policy: Policy, tenant: str) -> Iterato
         if number is None:
             yield Row(int(line), None, "number: must be in E.164 form")
         elif covered is None:
-            yield Row(int(line), None, "sender: cannot be a sender")
+            yield Row(
+                int(line),
+                None,
+                "sender: must be a number, a short code or a name; columns are parted by commas or semicolons",
+            )
         else:
             yield Row(int(line), (number, covered))
 

@@ -74,7 +74,9 @@ def _process(row: Mapping[str, Any], version: int, now_at: int) -> dict[str, Any
     silent_ms = max(0, now_at - row["heartbeat_at"])
     # What stands there of a version that was refused is no fault of a process that works with the one in force.
     works = row["policy_version"] == version or row["policy_version"] is None
-    error = None if row["policy_version"] == version else row["policy_error"]
+    error = row["policy_error"]
+    if row["policy_version"] == version and not (error or "").startswith(f"{version}: "):
+        error = None  # of a version that was refused: what is in force works here
     return {
         "id": row["id"],
         "role": row["role"],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 DEMO_TENANT = "demo"
+DEMO_PROVIDER = "simulator"
+DEMO_SESSION = "sim-1"
 
 _POLICY = """\
 # The demo policy: one tenant, one carrier (the simulator that runs beside the gateway).

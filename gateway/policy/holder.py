@@ -131,9 +131,16 @@ class PolicyHolder:
         self._looked_mono = time.monotonic()
         if active is not None and (self._current is None or self._current.version != active):
             await self._switch(conn, active)
+        elif active is not None and active in self._failed:
+            await self._check_again(active)
         if candidate is not None and (active is None or candidate > active) and not self._has_tried(candidate):
             self._candidate = await self._load(conn, candidate, strict=True)
         await self._report(conn)
+
+    async def _check_again(self, version: int) -> None:
+        """Of a version in use without a secret: the file may have been put there since."""
+        if not await asyncio.to_thread(secrets.check, self.current, self._role or ""):
+            del self._failed[version]
 
     def _has_tried(self, version: int) -> bool:
         return version in self._failed or (self._candidate is not None and self._candidate.version == version)

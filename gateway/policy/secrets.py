@@ -67,6 +67,11 @@ def check(policy: Policy, role: str) -> list[str]:
     return found
 
 
+def check_all(policy: Policy) -> list[str]:
+    """What cannot be resolved here of all the secrets of a policy, in words."""
+    return [fault for role in ("egress", "delivery") for fault in check(policy, role)]
+
+
 def _faults_of_sessions(policy: Policy) -> Iterator[str]:
     for provider in policy.providers.values():
         for session in provider.sessions.values():

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
 
 from gateway.embedded.home import Home, write_private
-from gateway.ledger import keys
+from gateway.ledger import keys, restores
 from gateway.policy import versions
 from gateway.policy.demo import DEMO_TENANT
 from gateway.policy.rules.lookup import candidates, tenant_rules
 from gateway.policy.rules.snapshot import Policy, Tenant
+from gateway.policy.secrets import check_all
 from gateway.runtime import Runtime
 from gateway.supervisor.run_file import RunFile
 
+_LACKS_MAX = 10
 _KEY_FILE = "demo.key"
 _FICTIONAL = "+447700900123"  # from the range that the regulator keeps for drama: no handset ever has it
 _DIGITS = "5550100123"
@@ -28,6 +31,8 @@ async def text(rt: Runtime, run: RunFile, link: str, home: Home) -> str:
         "",
         "Sluicegate is up.",
         "",
+        *_lacks(policy),
+        *await _paused(rt, home),
         f"  API       {run.api_url}  (docs: {run.api_url}/docs)",
         f"  console   {run.operators_url}/console/login?token={link}  (works once)",
         f"  metrics   {run.operators_url}/metrics",
@@ -41,6 +46,30 @@ async def text(rt: Runtime, run: RunFile, link: str, home: Home) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+async def _paused(rt: Runtime, home: Home) -> list[str]:
+    """Carriers that a restore paused: nothing leaves before somebody has looked."""
+    async with rt.pool.acquire() as conn:
+        paused = (await restores.standing(conn)).paused
+    if not paused:
+        return []
+    verb = f"sluicegate restored --data-dir {shlex.quote(str(home.directory))}"
+    return [
+        f"This database was restored: {', '.join(paused)} paused, nothing is sent yet.",
+        f"Look at `{verb}`, decide, then let it go on with `{verb} --resume`.",
+        "",
+    ]
+
+
+def _lacks(policy: Policy) -> list[str]:
+    """Secrets that do not resolve: their carriers or callbacks stay silent until they do."""
+    missing = check_all(policy)
+    if not missing:
+        return []
+    shown = [f"warning: policy version {policy.version}: {fault}" for fault in missing[:_LACKS_MAX]]
+    more = [f"warning: and {len(missing) - _LACKS_MAX} more"] if len(missing) > _LACKS_MAX else []
+    return [*shown, *more, ""]
 
 
 async def demo_key(rt: Runtime, home: Home, tenant: str) -> str:

@@ -25,11 +25,12 @@ from gateway.loops import end
 from gateway.operators.app import build_app, not_ready
 from gateway.operators.desk import Desk
 from gateway.operators.server import OperatorsServer
+from gateway.policy import versions
 from gateway.policy.entry import watch_file
 from gateway.runtime import Runtime
 from gateway.settings import Settings
 from gateway.supervisor import addresses, greeting
-from gateway.supervisor.first_policy import demo, from_file, speaks_to
+from gateway.supervisor.first_policy import demo, from_file, port_of_demo, speaks_to
 from gateway.supervisor.parts import Part
 from gateway.supervisor.plan import Crew, plan_crew, simulator_part
 from gateway.supervisor.role import read_policy_again
@@ -101,10 +102,14 @@ class Supervisor:
                 "data_key": self._settings.data_key or SecretStr(self._home.secret("data_key", octets=32)),
             }
         )
-        former_port, simulator_port = self._simulator_ports()
-        first = from_file(settings.policy) if settings.policy is not None else demo(simulator_port, former_port)
+        former_port, simulator_port = await self._simulator_ports(stores)
+        first = (
+            from_file(settings.policy, tell=self._tell)
+            if settings.policy is not None
+            else demo(simulator_port, former_port)
+        )
         rt = await stack.enter_async_context(Runtime.open(settings, "supervisor", "up", first_policy=first))
-        if settings.policy is None and speaks_to(rt.policies.current, simulator_port):
+        if speaks_to(rt.policies.current, simulator_port):
             self._simulator = simulator_part(self._home, simulator_port)
         self._crew = plan_crew(
             settings, self._home, stores, tenant_port.fileno(), self._declare_dead(stores.database_url)
@@ -231,9 +236,18 @@ class Supervisor:
         finally:
             await connection.close()
 
-    def _simulator_ports(self) -> tuple[int, int]:
-        """The port of the run before, and the one of this run: the same unless another program has it now."""
-        kept = self._home.recall("simulator_port")
+    async def _simulator_ports(self, stores: Stores) -> tuple[int, int]:
+        """The port of the run before, and the one of this run: the same unless another program has it now.
+
+        A restored directory knows of no run before: there the policy in force names the port.
+        """
+        kept: str | int | None = self._home.recall("simulator_port")
+        if kept is None:
+            connection = await connect(stores.database_url)
+            try:
+                kept = port_of_demo(await versions.active(connection))
+            finally:
+                await connection.close()
         former = int(kept) if kept is not None else addresses.free_port()
         port = former if addresses.port_free(former) else addresses.free_port()
         self._home.remember("simulator_port", str(port))

@@ -22,6 +22,7 @@ from gateway.callbacks.signing import Signer
 from gateway.domain.ids import uuid7
 from gateway.inbound.joiner import _opt_out, _shown
 from gateway.ledger.inbound import Handed
+from gateway.policy.demo import demo_policy
 from gateway.policy.rules.parse import read_policy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,6 +117,15 @@ def test_the_library_example_verifies() -> None:
     assert spaces["event_of"](SECRET, body, headers)["type"] == "message.delivered"
     with pytest.raises(Exception, match="signature"):
         spaces["event_of"](SECRET, body + b" ", headers)
+
+
+def test_the_demo_s_policy_takes_the_receiver_of_try_it(tmp_path: Path) -> None:
+    (tmp_path / "hooks.yaml").write_text(demo_policy(2775))
+    (command,) = re.findall(r"^sed -i .*hooks\.yaml$", PAGE, re.MULTILINE)
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    target = read_policy((tmp_path / "hooks.yaml").read_text()).tenants["demo"].callbacks
+    assert target is not None and target.url == "http://127.0.0.1:9000" and target.allow_private
+    assert target.secrets == (f"file:{tmp_path}/callback.secret",)
 
 
 def test_the_policy_examples_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

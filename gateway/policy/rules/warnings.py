@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from gateway.policy.rules.faults import Fault
 from gateway.policy.rules.scalars import is_reference
@@ -17,7 +19,7 @@ def warn(policy: Policy) -> list[Fault]:
     """Warnings in the order of the file's sections; their line is 0, their path says where."""
     return [
         Fault(0, path, message)
-        for find in (_bursts, _windows, _links, _binds, _routes, _hours, _secrets, _tlvs, _retention)
+        for find in (_bursts, _windows, _links, _binds, _routes, _hours, _secrets, _callbacks, _tlvs, _retention)
         for path, message in find(policy)
     ]
 
@@ -177,6 +179,28 @@ def _secrets(policy: Policy) -> Iterator[tuple[str, str]]:
         for session in provider.sessions.values():
             if session.password and not is_reference(session.password):
                 yield f"providers.{provider.name}.sessions.{session.name}.password", advice
+
+
+def _callbacks(policy: Policy) -> Iterator[tuple[str, str]]:
+    inherited = policy.tenant_defaults.callbacks
+    for tenant in (policy.tenant_defaults, *policy.tenants.values()):
+        target = tenant.callbacks
+        if target is None or target.url is None or (tenant.name and target is inherited):
+            continue
+        if not target.allow_private and _is_inner(target.url):
+            yield (
+                f"tenants.{tenant.name}.callbacks.url" if tenant.name else "tenant_defaults.callbacks.url",
+                "is a private or loopback address: nothing is delivered there without allow_private: true",
+            )
+
+
+def _is_inner(url: str) -> bool:
+    """Whether a URL names such an address itself; a name is judged at each delivery, when it is resolved."""
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".")
+        return host == "localhost" or host.endswith(".localhost") or not ip_address(host).is_global
+    except ValueError:
+        return False
 
 
 def _tlvs(policy: Policy) -> Iterator[tuple[str, str]]:

@@ -161,7 +161,10 @@ async def test_a_short_list_is_done_with_the_answer(gateway: Gateway) -> None:
     assert (reply.status, made["status"], made["rows"], made["added"], made["faulty"]) == (202, "done", 5, 2, 2)
     assert made["faults"] == [
         {"line": 5, "message": "number: must be in E.164 form"},
-        {"line": 7, "message": "sender: cannot be a sender"},
+        {
+            "line": 7,
+            "message": "sender: must be a number, a short code or a name; columns are parted by commas or semicolons",
+        },
     ]
     assert (await gateway.call("GET", reply.headers["location"], "listed")).json == made
     assert (await gateway.call("GET", reply.headers["location"], "acme")).status == 404

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from aiohttp import web
@@ -223,7 +224,7 @@ async def test_a_long_line_is_sent_once_each_within_its_width(world: World) -> N
     assert sorted(one.seqs()) == list(range(1, 451)) and one.most <= 4
 
 
-async def test_an_inner_address_is_refused_at_delivery(world: World) -> None:
+async def test_an_inner_address_is_refused_at_delivery(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """H24: `beta` may not go inside, whatever its message says."""
     async with sink() as one:
         source = policy_of(one.url)
@@ -231,6 +232,8 @@ async def test_an_inner_address_is_refused_at_delivery(world: World) -> None:
         closed = CallbackTarget(None, (SECRET,), ("final",), allow_private=False)
         tenants = dict(source.tenants) | {"beta": replace(beta, name="beta", callbacks=closed)}
         world.policy = replace(source, tenants=tenants)
+        told = Mock()
+        monkeypatch.setattr(line, "_log", told)
         hooks = [one.url, one.url.replace("127.0.0.1", "localhost"), one.url.replace("127.0.0.1", "2130706433")]
         for url in hooks:
             await tell(world, tenant="beta", extras={"callback_url": url})
@@ -242,6 +245,8 @@ async def test_an_inner_address_is_refused_at_delivery(world: World) -> None:
             await until(all_tried)
         words = await world.pool.fetch("SELECT DISTINCT last_status FROM callbacks")
         assert one.got == [] and [word[0] for word in words] == ["address_refused"]
+    assert {call.args[0] for call in told.warning.call_args_list} == {"callback_address_refused"}
+    assert {call.kwargs["tenant"] for call in told.warning.call_args_list} == {"beta"}
 
 
 async def test_without_a_secret_in_the_policy_it_is_given_up_at_once_and_can_be_replayed(world: World) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,6 +19,8 @@ from gateway.policy.entry import apply_file, apply_quietly, watch_file
 from gateway.policy.holder import PolicyHolder
 from gateway.policy.rules.parse import PolicyInvalid
 from gateway.policy.rules.snapshot import Policy
+from gateway.runtime import Runtime, StartRefused
+from gateway.supervisor.first_policy import from_file
 
 USED_WITHIN_S = 2.0
 
@@ -190,6 +192,32 @@ async def test_a_restart_without_its_secret_uses_the_version_and_says_so(
     holder = await installation.holder("egress")
     assert holder.current.version == 1
     assert "env:SG_TEST_PASSWORD" in (await installation.row())["policy_error"]
+    monkeypatch.setenv("SG_TEST_PASSWORD", "there")
+    await holder.look()
+    assert (await installation.row())["policy_error"] is None
+
+
+async def test_up_refuses_a_new_policy_whose_secrets_it_lacks(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("SG_TEST_PASSWORD", raising=False)
+    file = tmp_path / "policy.yaml"
+    file.write_text(policy_text(password="env:SG_TEST_PASSWORD"))
+    told: list[str] = []
+    first = from_file(file, tell=told.append)
+    with pytest.raises(StartRefused, match="password: env:SG_TEST_PASSWORD: is not in this process's environment"):
+        await first(cast(Runtime, installation))
+    monkeypatch.setenv("SG_TEST_PASSWORD", "there")
+    await first(cast(Runtime, installation))
+    async with installation.pool.acquire() as conn:
+        assert await versions.active(conn) == (1, file.read_text())
+        monkeypatch.delenv("SG_TEST_PASSWORD")
+        await first(cast(Runtime, installation))  # a restart: what works of it goes on
+        file.write_text(policy_text(20, password="env:SG_TEST_PASSWORD"))
+        await first(cast(Runtime, installation))
+        in_force = await versions.active(conn)
+    assert in_force is not None and in_force[0] == 1
+    assert len(told) == 1 and "policy version 1 stays" in told[0] and "env:SG_TEST_PASSWORD" in told[0]
 
 
 async def test_an_invalid_policy_changes_nothing(installation: Installation) -> None:

@@ -101,6 +101,15 @@ def test_a_refused_and_resent_message_tells_its_life_in_order() -> None:
     ]
 
 
+def test_what_nobody_saw_leave_is_not_told_as_submitted() -> None:
+    taken_over = attempt(written_at=AT + 12, outcome="unconfirmed", outcome_at=AT + 12)
+    assert types(row(status="unconfirmed"), History(attempts=[taken_over])) == [
+        ("accepted", None),
+        ("claimed", "a1"),
+        ("unconfirmed", "unconfirmed"),
+    ]
+
+
 def test_a_failure_is_the_last_word() -> None:
     failed = row(status="failed", error={"code": "attempts_exhausted"}, final_at=AT + 9)
     assert types(failed, History()) == [("accepted", None), ("failed", "attempts_exhausted")]

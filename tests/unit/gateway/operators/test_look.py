@@ -17,6 +17,7 @@ NOW_AT = 1_900_000_000_000
         ({}, True, None),
         ({"policy_version": None}, True, None),
         ({"policy_error": "3: a secret is missing"}, True, None),  # version 3 was refused, 2 is in force and in use
+        ({"policy_error": "2: a secret is missing"}, False, "2: a secret is missing"),  # in use without it
         ({"policy_version": 1}, False, None),
         ({"policy_version": 1, "policy_error": "2: a secret is missing"}, False, "2: a secret is missing"),
         ({"policy_version": None, "policy_error": "2: a secret is missing"}, False, "2: a secret is missing"),

@@ -71,6 +71,27 @@ def test_other_warnings(old: str, new: str, path: str) -> None:
     assert path in warnings_of((old, new))
 
 
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("http://127.0.0.1:9000/hooks", True),
+        ("http://localhost:9000", True),
+        ("https://10.1.2.3/hooks", True),
+        ("http://[::1]:9000/", True),
+        ("https://hooks.example/", False),
+        ("https://8.8.8.8/hooks", False),
+        ("http://[::1/", False),
+    ],
+)
+def test_a_callback_url_inside_a_network(url: str, warned: bool) -> None:
+    told = f"callbacks: {{url: '{url}', secrets: [env:S]}}"
+    path = "tenants.acme.callbacks.url"
+    assert (path in warnings_of(("{acme: {", f"{{acme: {{{told}, "))) is warned
+    assert path not in warnings_of(("{acme: {", f"{{acme: {{{told.replace('}', ', allow_private: true}')}, "))
+    inherited = warnings_of(("destinations:", f"tenant_defaults: {{{told}}}\ndestinations:"))
+    assert list(inherited) == (["tenant_defaults.callbacks.url"] if warned else [])
+
+
 def changes_of(*changes: tuple[str, str]) -> list[str]:
     source = BASE
     for old, new in changes:
