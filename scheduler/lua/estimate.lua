@@ -2,6 +2,7 @@
 -- needs, each a straight line over the messages ahead of it in its own flow; then pauses, and deferred work that falls
 -- due before its turn. Nothing here writes.
 local DOWN_GRACE_MS = 2000   -- a provider without a session counts as away after this
+local FIRST_GRACE_MS = 10000 -- and one that never had any, from when the index learned of it: at a start all is unbound
 local BACK_MS = 5000         -- what coming back takes besides: connect, bind, ramp
 local DEAD_MS = 30000        -- idle sessions lease every second: silence for so long is a dead pump
 local SILENT_MIN_MS = 1000   -- no carrier is called silent before
@@ -126,7 +127,7 @@ local function outage(name)
   o.wait, o.hard = closed_for(own, after)
   if o.wait > 0 then return o.wait, o.scope, o.hard end
   if sessions.up == 0 then
-    if p.down_at > 0 and now - p.down_at > DOWN_GRACE_MS then
+    if p.down_at > 0 and now - p.down_at > (p.seen_at > 0 and DOWN_GRACE_MS or FIRST_GRACE_MS) then
       o.wait = max(p.eta - now, now - p.down_at) + BACK_MS
     end
   elseif p.seen_at > 0 and now - p.seen_at > DEAD_MS then

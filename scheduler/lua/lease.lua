@@ -19,6 +19,7 @@ if state == 'loading' and call('EXISTS', P .. 'open') == 0 then return { '', '',
 local provider_scope, session_scope = 'provider:' .. name, 'session:' .. session
 local park, held = P .. 'park:' .. name, P .. 'held:' .. name
 local p = provider(name)
+if p.seen_at == 0 then p.down_at = 0 end -- the first sign of life
 p.seen_at, p.dirty = now, true
 load_scopes({ provider_scope, session_scope })
 

@@ -48,7 +48,7 @@ elseif verb == 'register' or verb == 'up' or verb == 'down' or verb == 'forget' 
   else
     call('HSET', key, session, up and '1' or '0')
   end
-  local others = fleet(ARGV[3]).up - ((up and 1) or 0)
+  local others, returns = fleet(ARGV[3]).up - ((up and 1) or 0), p.down_at > 0 and p.seen_at > 0
   if up then p.seen_at = now end
   if was and not up and others == 0 then p.down_at = now end
   if verb == 'down' then p.eta = tonumber(ARGV[5]) or 0 end
@@ -56,7 +56,7 @@ elseif verb == 'register' or verb == 'up' or verb == 'down' or verb == 'forget' 
     local health = call('HGET', P .. 'H', 'session:' .. session)
     local rate = health and select(2, unpack_record('<dd', health)) or 0
     ramped(scope_named('session:' .. session), tonumber(ARGV[5]) or 1, tonumber(ARGV[6]) or 5000, rate)
-    if others == 0 and p.down_at > 0 then -- the whole provider was away: no burst was saved up
+    if others == 0 and returns then -- the whole provider was away: no burst was saved up
       local s = scope_named('provider:' .. ARGV[3])
       reopened(s, now)
       emptied(s)

@@ -72,6 +72,8 @@ call('DEL', P .. 'breakers')
 for i = 1, #wanted.providers do
   local b = wanted.providers[i]
   call('HSET', P .. 'breakers', b[1], pack('<dddddd', b[2], b[3], b[4], b[5], b[6], b[7]))
+  local p = provider(b[1])
+  if p.seen_at == 0 and p.down_at == 0 then p.down_at, p.dirty = now, true end -- down until a session is bound
 end
 local packed = { pack(TUNING, wanted.version, wanted.retry_share, wanted.default_weight) }
 for _, c in ipairs(classes) do packed[#packed + 1] = pack(CLASS, c.name, c.weight, c.quantum, c.budget, c.door) end

@@ -59,6 +59,7 @@ def up(turn: Turn, provider: str, session: str, ramp: tuple[float, float]) -> No
     """A session is bound; its rate grows from `ramp[0]` of itself, doubling every `ramp[1]` ms."""
     known = turn.provider(provider)
     was, known.sessions[session] = known.sessions.get(session, False), True
+    returns = known.down_at > 0 and known.seen_at > 0
     known.seen_at = turn.now
     _seen(turn, provider)
     if was:
@@ -66,7 +67,7 @@ def up(turn: Turn, provider: str, session: str, ramp: tuple[float, float]) -> No
     scope = turn.named(f"session:{session}")
     answers = turn.index.answers.get(scope.name)
     _ramp(turn, scope, ramp, answers.rate if answers else 0)
-    if sum(known.sessions.values()) == 1 and known.down_at > 0:  # the whole provider was away
+    if sum(known.sessions.values()) == 1 and returns:  # the whole provider was away
         whole = turn.named(f"provider:{provider}")
         turn.reopened(whole)
         turn.empty(whole)

@@ -47,6 +47,8 @@ class Leasing:
     def run(self, lease_id: bytes) -> Leased:
         """Takes what may go now."""
         turn, now = self.turn, self.turn.now
+        if self.provider.seen_at == 0:  # the first sign of life
+            self.provider.down_at = 0
         self.provider.seen_at = now
         self.shared_names = (f"provider:{self.ask.provider}", f"session:{self.ask.session}")
         seen = [turn.scope(name) for name in self.shared_names]

@@ -9,6 +9,7 @@ from scheduler.plain.state import FOREVER, FlowQueue, Scope
 from scheduler.plain.turn import Turn
 
 _DOWN_GRACE_MS = 2_000  # a provider without a session counts as away after this
+_FIRST_GRACE_MS = 10_000  # and one that never had any, from when the index learned of it: at a start all is unbound
 _BACK_MS = 5_000  # what coming back takes besides: connect, bind, ramp
 _DEAD_MS = 30_000  # idle sessions lease every second: silence for so long is a dead pump
 _TRIAL_MS = 30_000
@@ -52,7 +53,8 @@ def _outage(turn: Turn, provider: str) -> Outage:
         return Outage(wait, own_name, for_ever)
     up = [(name, scope) for name, is_up, scope in fleet if is_up]
     if not up:
-        if known.down_at > 0 and now - known.down_at > _DOWN_GRACE_MS:
+        grace_ms = _DOWN_GRACE_MS if known.seen_at > 0 else _FIRST_GRACE_MS
+        if known.down_at > 0 and now - known.down_at > grace_ms:
             wait = max(known.back_at - now, now - known.down_at) + _BACK_MS
         return Outage(wait, own_name)
     if known.seen_at > 0 and now - known.seen_at > _DEAD_MS:

@@ -103,7 +103,7 @@ class Provider:
 
     name: str
     class_time: float = 0.0  # of the class that was served last
-    down_at: float = 0.0  # since when no session is up; 0: some are, or none ever was
+    down_at: float = 0.0  # since when no session is up (one that never had any: since it is known); 0: some are
     back_at: float = 0.0  # when a session hopes to be back
     seen_at: float = 0.0  # the last lease of any session
     pass_at: float = 0.0  # the last leased message

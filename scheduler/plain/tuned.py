@@ -32,6 +32,10 @@ def tune(turn: Turn, tuning: Tuning, *, forced: bool) -> bool:
             scope.pace_ms = turn.pace(turn.change(scope))
     index.tuning = tuning
     index.classes.update(tuning.classes)
+    for name in tuning.providers:
+        provider = turn.provider(name)
+        if provider.seen_at == 0 and provider.down_at == 0:  # down until a session is bound
+            provider.down_at = turn.now
     turn.keep()
     return True
 

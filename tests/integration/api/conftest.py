@@ -20,6 +20,7 @@ from gateway.ledger.keys import KeyWish
 from gateway.policy.rules.tuning import tuning_of
 from gateway.runtime import Runtime
 from gateway.settings import Settings
+from scheduler.core.asks import LeaseAsk
 
 POLICY = """\
 classes:
@@ -169,6 +170,9 @@ async def open_index(rt: Runtime) -> None:
     if await rt.scheduler.epoch_state() != "ready" and (epoch := await rt.scheduler.begin_rebuild()) is not None:
         await rt.scheduler.finish_rebuild(epoch)
     await rt.scheduler.tune(tuning_of(rt.policies.current))
+    # A provider that never had a session counts as away after some seconds; these tests have no carrier and take longer.
+    for provider in rt.policies.current.providers.values():
+        await rt.scheduler.lease(LeaseAsk(provider.name, next(iter(provider.sessions)), 1))
 
 
 @pytest.fixture

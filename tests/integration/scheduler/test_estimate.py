@@ -144,6 +144,26 @@ async def test_a_provider_that_is_away_refuses_what_cannot_wait_for_it(index: Re
     assert not (await asked(world, BULK, flow("p", "marketing", "a"))).accepted
 
 
+async def test_a_provider_that_never_had_a_session_is_away_after_a_grace(index: Redis) -> None:
+    world = await World.create(index, {})
+    way = flow("p", "otp", "a")
+    await world.scheduler.tune(Tuning(2, CLASSES, providers={"p": ProviderTuning(), "q": ProviderTuning()}))
+    world.clock.at += 9_900  # at a start nothing is bound yet
+    assert (await asked(world, OTP, way)).accepted
+    world.clock.at += 200
+    found = await asked(world, OTP, way)
+    assert (found.accepted, found.cause, found.scope) == (False, "paused", ("provider", "p"))
+    assert found.predicted_wait_ms >= 10_000
+    assert (await asked(world, BULK, flow("p", "marketing", "a"))).accepted  # it can wait as long again as it lasted
+    await world.scheduler.tune(Tuning(3, CLASSES, providers={"p": ProviderTuning(), "r": ProviderTuning()}))
+    assert not (await asked(world, OTP, way)).accepted  # another version begins no grace of its own
+    assert (await asked(world, OTP, flow("r", "otp", "a"))).accepted  # but for a provider that it brings
+    report = await world.scheduler.report()
+    assert (report.providers["p"].state, report.providers["p"].since_ms) == ("down", 10_100)
+    await world.scheduler.session_up("p", "s1")
+    assert (await asked(world, OTP, way)).accepted
+
+
 async def test_an_open_breaker_is_a_pause_with_a_known_end(index: Redis) -> None:
     world = await bound(index)
     await Carrier(world).run(5_000, 50, load_per_s=5)
