@@ -29,6 +29,7 @@ from scheduler.core.unavailable import IndexUnavailable
 from scheduler.plain import door, endings, epochs, explaining, faults, reporting
 from scheduler.plain.leasing import Leasing
 from scheduler.plain.state import Index
+from scheduler.plain.sweeping import Sweeping
 from scheduler.plain.tuned import tune
 from scheduler.plain.turn import Turn
 
@@ -103,6 +104,10 @@ class Model:
     def tombstone(self, ids: Sequence[bytes], keep_ms: float, now: float) -> None:
         """References to these messages (16 octets) or slots (20) are dropped when they come up."""
         endings.tombstone(self._turn(now), ids, keep_ms)
+
+    def sweep(self, provider: str, now: float, from_: int = 0) -> tuple[int, int | None]:
+        """Drops what ended at the heads of a provider's flows; how many, and where to go on (None: all were seen)."""
+        return Sweeping(self._turn(now, tuned=True), provider, from_).run()
 
     def woken(self, session: str) -> bool:
         """Takes the wake of a session, if it has one."""

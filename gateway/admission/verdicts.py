@@ -69,7 +69,7 @@ def refusal_of(allowed: Allowed, verdict: Verdict) -> Problem:
     code = "quota.backlog" if kind in OWN_KINDS else "capacity.class_budget_exceeded"
     return Problem(
         code,
-        f"The wait in {kind} {shown_name(kind, name)} is over what the class {allowed.traffic.name} may promise.",
+        _sentence(kind, shown_name(kind, name), allowed.traffic.name, verdict.cause),
         members={
             "class": allowed.traffic.name,
             "scope": {"kind": kind, "name": shown_name(kind, name)},
@@ -82,6 +82,18 @@ def refusal_of(allowed: Allowed, verdict: Verdict) -> Problem:
         },
         retry_after_s=retry_after_s,
     )
+
+
+def _sentence(kind: str, name: str, class_name: str, cause: str | None) -> str:
+    if cause != "paused":
+        return f"The wait in {kind} {name} is over what the class {class_name} may promise."
+    if kind in ("provider", "session"):  # the index does not tell these apart here: `sluicegate status` does
+        why = f"{kind} {name} sends nothing now: it is paused, it has no session bound, or its carrier fails."
+    elif kind == "class":
+        why = "every route that could take the message is paused."
+    else:
+        why = f"{kind} {name} is paused."
+    return f"{why[0].upper()}{why[1:]} The class {class_name} cannot wait for it; ask again after retry_after_s."
 
 
 def shown_name(kind: str, name: str) -> str:

@@ -54,6 +54,8 @@ WAITING_SCHEMAS: Final[dict[str, Schema]] = {
             "predicted_start": nullable(_INSTANT),
             "submit_by": _INSTANT,
             "expires_at": _INSTANT,
+            "will_expire": {"type": "boolean", "description": "Before its predicted start, as things stand."},
+            "looked_at_again": nullable(_INSTANT | {"description": "Deferred for a pause that has no known end."}),
             "since": nullable(_INSTANT),
             "until": nullable(_INSTANT),
             "ended": nullable(_ENDED),

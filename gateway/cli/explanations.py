@@ -39,10 +39,12 @@ def show_explanation(told: dict[str, Any]) -> None:
         pairs["waits for"] = _waits_for(told["waiting_for"])
         pairs |= {
             name.replace("_", " "): told[name]
-            for name in ("position", "predicted_start", "since", "until")
+            for name in ("position", "predicted_start", "looked_at_again", "since", "until")
             if told.get(name)
         }
         pairs |= {name.replace("_", " "): told[name] for name in ("submit_by", "expires_at")}
+        if told.get("will_expire"):
+            pairs["outlook"] = "expires before its turn comes, as things stand"
     tell_pairs(pairs)
 
 

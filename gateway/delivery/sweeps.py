@@ -30,6 +30,9 @@ LOOK_S: Final = 0.8
 NEAR_S: Final = 0.02
 DAYS_AHEAD: Final = 7
 _VOID_MS: Final = 3_600_000
+_INDEX_S: Final = 2.0
+_INDEX_LOOKS: Final = 5  # calls per provider and turn that find nothing to drop, and at most in all
+_INDEX_CALLS: Final = 50
 _DEAD_S: Final = 4.0  # every egress process looks for them too, and more often
 _OUTBOX_S: Final = 1.5
 _HOUSE_S: Final = 30.0
@@ -52,6 +55,7 @@ class Sweeper:
         self._rt = rt
         self._silent: dict[int, int] = {}
         self._through_mono: dict[str, float] = {}
+        self._swept: dict[str, int] = {}  # provider: flows of the index that the next turn passes over
         self._partitions: tuple[int, float] = (-1, 0.0)  # for which day they were made, and when
 
     async def run(self) -> None:
@@ -60,6 +64,7 @@ class Sweeper:
         async with asyncio.TaskGroup() as group:
             group.create_task(repeat("deadlines", stopping, self.deadlines))
             group.create_task(repeat("outbox", stopping, self.outbox))
+            group.create_task(repeat("ended_in_index", stopping, self.ended_in_index))
             group.create_task(repeat("dead_owners", stopping, self.dead_owners))
             group.create_task(repeat("partitions", stopping, self.partitions))
             group.create_task(repeat("house", stopping, self.house))
@@ -93,6 +98,23 @@ class Sweeper:
         async with self._rt.pool.acquire() as conn:
             more = await sweep_outbox(self._rt, conn, self._rt.clock.now_at())
         return 0.0 if more else _OUTBOX_S
+
+    async def ended_in_index(self) -> float:
+        """What ended in the ledger no longer waits in the index, also where no session comes by to lease it."""
+        if self._rt.clock.doubtful:
+            return _INDEX_S
+        scheduler = self._rt.scheduler
+        for provider in {name for (name, _), waiting in (await scheduler.counts()).items() if waiting}:
+            go_on: int | None = self._swept.pop(provider, 0)
+            looks = 0
+            for _ in range(_INDEX_CALLS):
+                dropped, go_on = await scheduler.sweep(provider, go_on or 0)
+                looks += not dropped
+                if go_on is None or looks >= _INDEX_LOOKS:
+                    break
+            if go_on is not None:
+                self._swept[provider] = go_on
+        return _INDEX_S
 
     async def dead_owners(self) -> float:
         """Close the claims of dead egress processes and put what may go again back into the queue."""

@@ -12,6 +12,7 @@ from scheduler.core.asks import Explanation
 # Scopes beside the kinds of limits: what a message can wait for that is no limit.
 NOT_BEFORE: Final = "not_before"
 RETRY: Final = "retry"
+DEFERRAL: Final = "deferral"
 PAUSED: Final = "paused"
 ANSWER: Final = "answer"
 CONFIRMATION: Final = "confirmation"
@@ -32,7 +33,10 @@ _REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What the ledger says of a message that waits: a due row, a pause it met, an attempt without an answer."""
+    """What the ledger says of a message that waits: a due row, a pause it met, an attempt without an answer.
+
+    `paused_kind` and `paused_name` are the pause by hand that its route or provider is under now.
+    """
 
     due_at: int | None = None
     due_kind: str | None = None
@@ -41,6 +45,8 @@ class Wait:
     claimed_at: int | None = None
     written_at: int | None = None
     session: str | None = None
+    paused_kind: str | None = None
+    paused_name: str | None = None
 
 
 def explain(row: Mapping[str, Any], wait: Wait, index: Explanation | None, now_at: int) -> dict[str, Any]:
@@ -68,7 +74,10 @@ def explain(row: Mapping[str, Any], wait: Wait, index: Explanation | None, now_a
 
 def _say_wait(told: dict[str, Any], row: Mapping[str, Any], wait: Wait, index: Explanation | None) -> None:
     status = told["status"]
-    if status == states.SCHEDULED:
+    if status == states.SCHEDULED and wait.due_kind == DEFERRAL and wait.paused_kind is not None:
+        told["waiting_for"] = _paused(wait.paused_kind, wait.paused_name)
+        told["looked_at_again"] = _instant(row["not_before"])
+    elif status == states.SCHEDULED:
         told["waiting_for"] = {"scope": NOT_BEFORE, "name": wait.due_kind or "send_at", "tokens_missing": None}
         told["predicted_start"] = _instant(row["not_before"])
     elif status == states.SENDING:
@@ -90,10 +99,10 @@ def _say_wait(told: dict[str, Any], row: Mapping[str, Any], wait: Wait, index: E
     elif index is None:
         told["waiting_for"] = _paused("index", "rebuild")
     else:
-        _say_index(told, index)
+        _say_index(told, row, index)
 
 
-def _say_index(told: dict[str, Any], index: Explanation) -> None:
+def _say_index(told: dict[str, Any], row: Mapping[str, Any], index: Explanation) -> None:
     kind, name = index.scope
     if kind == PAUSED:
         told["waiting_for"] = _paused(*name.partition(":")[::2])
@@ -101,6 +110,8 @@ def _say_index(told: dict[str, Any], index: Explanation) -> None:
         told["waiting_for"] = {"scope": kind, "name": _inside(kind, name), "tokens_missing": index.tokens_missing}
     told["position"] = index.position
     told["predicted_start"] = _instant(index.predicted_start)
+    if index.predicted_start is not None and index.predicted_start > row["submit_by"]:
+        told["will_expire"] = True  # before its turn comes, as things stand
 
 
 def _paused(kind: str, name: str | None) -> dict[str, Any]:

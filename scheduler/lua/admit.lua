@@ -4,7 +4,8 @@
 -- retry_after_s, not_before (0: not deferred). Reads but for what it promises: pending counters, deferred work, and
 -- places in the Retry-After line.
 local RETRY_MAX_MS = 3600000
-local UNKNOWN_MS = 5000      -- when to ask again where nobody knows how long a pause lasts
+local SILENT_MS = 1000       -- when to ask a carrier again that gives no answer
+local UNKNOWN_MS = 30000     -- when to ask again where nobody knows how long a pause lasts
 local LATER_MS = 60000       -- and how far a message is deferred then
 if state == 'lost' then return { '!lost' } end
 if not tuning_raw then return { '!untuned' } end
@@ -172,7 +173,7 @@ while at <= #ARGV do
       if best.paused and best.scope == best.paused then
         cause, base = 'paused', best.hard and UNKNOWN_MS or min(base, LATER_MS)
       elseif best.silent or best.wait <= ask.limit then
-        cause, scope, base = 'age', best.age_scope, best.silent and UNKNOWN_MS / 5 or 0
+        cause, scope, base = 'age', best.age_scope, best.silent and SILENT_MS or 0
       else
         cause = 'wait'
       end

@@ -57,8 +57,9 @@ end
 local start = v.hard and -1 or floor(v.wait)
 local away, scope = outage(f.provider)
 local sessions = fleet(f.provider)
-if away == 0 and #sessions > 0 and sessions.up == 0 then away = 1 end -- at once: a person asks
-if away > 0 then
+local unbound = sessions.up == 0 and (#sessions > 0 or p.down_at > 0)
+if away > 0 or unbound then -- at once: a person asks
+  if unbound and (away == 0 or p.seen_at == 0) then start = -1 end -- nothing says when one will be bound
   local s = scopes[scope]
   local kind = s and s.pause > now and 'paused:' or 'session_down:'
   return { kind .. scope, '', position and position + 1 or 0, start }

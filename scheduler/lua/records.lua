@@ -103,9 +103,9 @@ local function provider_lines(provider_name)
 end
 
 -- Providers: RV start tag of the class served last, down_at since when no session is up (0: some are; of one that never
--- had any: since it is known), seen_at last lease of any session, pass_at last leased message, r rate of answers (segments/s), r_at, r_acc, owed_at the first claim since
--- the last answer (0: none), rtt mean round trip (ms), stock claimed segments that are not written yet, eta when a
--- session hopes to be back, ans_at the last answer.
+-- had any: since it is known), seen_at last lease of any session, pass_at last leased message, r rate of answers
+-- (segments/s), r_at, r_acc, owed_at the first claim since the last answer (0: none), rtt mean round trip (ms), stock
+-- claimed segments that are not written yet, eta when a session hopes to be back, ans_at the last answer.
 local PROVIDER = '<dddddddddddd'
 local providers
 local FRESH_PROVIDER

@@ -14,7 +14,8 @@ from scheduler.plain.state import PROMISE_MS, DoorLine, FlowQueue
 from scheduler.plain.turn import Turn, tally
 
 RETRY_MAX_MS = 3_600_000
-UNKNOWN_MS = 5_000  # when to ask again where nobody knows how long a pause lasts
+SILENT_MS = 1_000  # when to ask a carrier again that gives no answer
+UNKNOWN_MS = 30_000  # when to ask again where nobody knows how long a pause lasts
 LATER_MS = 60_000  # and how far a message is deferred then
 PLACES = 20_000  # of a waiting line, and of a page of it
 _DAYS_MS = 35 * 86_400_000
@@ -189,7 +190,7 @@ def _refusal(ask: Ask, best: Judgment) -> _Refusal:
     if best.paused is not None and best.scope == best.paused:
         return _Refusal("paused", best.scope, UNKNOWN_MS if best.for_ever else min(base_ms, LATER_MS))
     if best.silent or best.wait_ms <= ask.door_limit_ms:
-        return _Refusal("age", best.age_scope, UNKNOWN_MS / 5 if best.silent else 0.0)
+        return _Refusal("age", best.age_scope, SILENT_MS if best.silent else 0.0)
     return _Refusal("wait", best.scope, base_ms)
 
 

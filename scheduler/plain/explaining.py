@@ -40,7 +40,10 @@ def explain(turn: Turn, ask: ExplainAsk) -> Explanation:
             return Explanation(("paused", scope.name), None, position, ends)
     away = outage(turn, flow.provider)
     fleet = turn.fleet(flow.provider)
-    if away.wait_ms > 0 or (fleet and not any(up for _, up, _ in fleet)):  # at once: a person asks
+    unbound = not any(up for _, up, _ in fleet) and (len(fleet) > 0 or provider.down_at > 0)
+    if away.wait_ms > 0 or unbound:  # at once: a person asks
+        if unbound and (away.wait_ms == 0 or provider.seen_at == 0):  # nothing says when one will be bound
+            start = None
         fault = turn.scope(away.scope)
         kind = "paused" if fault is not None and fault.closed_until > turn.now else "session_down"
         return Explanation((kind, away.scope), None, position, start)

@@ -177,6 +177,14 @@ class Scheduler:
         for at in range(0, len(ids), TOMBSTONES_MAX):
             await self._steer("tombstone", keep_ms, *ids[at : at + TOMBSTONES_MAX])
 
+    async def sweep(self, provider: str, from_: int = 0) -> tuple[int, int | None]:
+        """Drops what ended (past its deadline, canceled) at the heads of flows, where no lease comes by to do it.
+
+        Returns how many were dropped, and the `from_` of the next call (flows to pass over); None where all were seen.
+        """
+        dropped, go_on = cast(list[int], await self._run_tuned("sweep", escape(provider), from_))
+        return dropped, go_on if go_on >= 0 else None
+
     async def wait(self, provider: str, session: str, timeout_s: float) -> bool:
         """Blocks until a line of the session's provider turns eligible; True when woken, False after the timeout."""
         listener = self._listeners.get(session)

@@ -38,6 +38,7 @@ PARTS = {
     "explain": ("records", "flows", "numbers", "faults", "estimate", "explain"),
     "rebuild": ("records", "flows", "rebuild"),
     "report": ("records", "flows", "faults", "report"),
+    "sweep": ("records", "flows", "sweep"),
 }
 
 

@@ -170,7 +170,7 @@ async def open_index(rt: Runtime) -> None:
     if await rt.scheduler.epoch_state() != "ready" and (epoch := await rt.scheduler.begin_rebuild()) is not None:
         await rt.scheduler.finish_rebuild(epoch)
     await rt.scheduler.tune(tuning_of(rt.policies.current))
-    # A provider that never had a session counts as away after some seconds; these tests have no carrier and take longer.
+    # A provider that never had a session counts as away after seconds; these tests have no carrier and take longer.
     for provider in rt.policies.current.providers.values():
         await rt.scheduler.lease(LeaseAsk(provider.name, next(iter(provider.sessions)), 1))
 

@@ -90,6 +90,7 @@ async def test_a_paused_route_is_passed_by_or_refused(gateway: Gateway) -> None:
     refused = await gateway.send(SALE)
     assert (refused.status, refused.code) == (503, "capacity.class_budget_exceeded")
     assert (refused.json["cause"], refused.json["scope"]) == ("paused", {"kind": "route", "name": "everywhere"})
+    assert "is paused" in refused.json["detail"] and refused.json["retry_after_s"] >= 30  # nobody knows its end
     await gateway.rt.scheduler.resume("route:everywhere")
     assert (await gateway.send(SALE)).status == 202
 

@@ -68,13 +68,25 @@ async def test_pauses_and_outages_are_named(index: Redis) -> None:
         assert (found.scope, found.predicted_start, found.position) == (("paused", scope), None, 1), scope
         await world.scheduler.resume(scope)
     await world.scheduler.session_down("p", "s1")
-    assert (await why(world, way, references[1])).scope == ("session_down", "provider:p")
+    found = await why(world, way, references[1])
+    assert (found.scope, found.predicted_start) == (("session_down", "provider:p"), None)  # too early to guess
     world.clock.at += 3_000
     found = await why(world, way, references[1])
     assert found.scope == ("session_down", "provider:p") and found.position == 2 and found.predicted_start is not None
     await world.scheduler.session_up("p", "s1")
     await world.scheduler.report_outcomes("p", "s1", Outcomes(errors=50))
     assert (await why(world, way, references[1])).scope[0] == "session_down"
+
+
+async def test_a_carrier_that_was_never_bound_promises_no_start(index: Redis) -> None:
+    world = await World.create(index, {})
+    await world.scheduler.tune(Tuning(2, CLASSES, providers={"p": ProviderTuning()}))
+    way = flow("p", "otp", "a")
+    references = await queue(world, way, 1)
+    for _ in range(2):
+        found = await why(world, way, references[0])
+        assert (found.scope, found.position, found.predicted_start) == (("session_down", "provider:p"), 1, None)
+        world.clock.at += 20_000
 
 
 async def test_others_before_it_a_full_window_and_a_held_number(index: Redis) -> None:

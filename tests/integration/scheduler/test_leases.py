@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from redis.asyncio import Redis
 
-from scheduler.core.asks import LeaseAsk
+from scheduler.core.asks import Ask, LeaseAsk
 from scheduler.core.records import Entry
 from scheduler.store.scheduler import Scheduler
 from tests.property.scheduler.world import World, flow
@@ -201,3 +201,54 @@ async def test_a_wait_ends_on_time_and_a_wake_ends_it_at_once(index: Redis) -> N
     await world.scheduler.session_down("p", "s1")
     assert not world.scheduler._listeners, "it would take the wakes of who has the session next"
     await world.scheduler.aclose()
+
+
+async def book_swept(world: World) -> None:
+    """What a sweep dropped has ended."""
+    there = {octets[:16] for _, octets, _ in await world.queued()}
+    world.ended.update(id_ for id_ in world.enqueued if id_ not in there and not world.ended[id_])
+
+
+async def test_what_ended_is_dropped_where_no_lease_comes_by(index: Redis) -> None:
+    world = await World.create(index, {"route:r": (1, 1), "number:it": (1, 1)})
+    await world.scheduler.session_up("p", "s1")
+    plain, limited, by_number = (
+        flow("p", "otp", "a"),
+        flow("p", "otp", "a", "route:r"),
+        flow("p", "otp", "b", "number:it"),
+    )
+    await world.fill(limited, 3, ttl_ms=10_000)
+    await world.enqueue([Entry(by_number, world.reference(ttl_ms=10_000, number=bytes([9] * 8))) for _ in range(3)])
+    assert len((await world.send(ASK)).items) == 2  # what is left of both is set aside until there is room
+    await world.fill(plain, 1_200, ttl_ms=10_000)
+    await world.fill(plain, 2, ttl_ms=60_000)
+    canceled = flow("p", "marketing", "a")
+    await world.fill(canceled, 2)
+    await world.scheduler.session_down("p", "s1")
+    world.clock.at += 3_000
+    assert await world.scheduler.sweep("p") == (0, None)
+    await world.scheduler.tombstone(
+        [world.numbers.to_bytes(16, "big"), (world.numbers - 1).to_bytes(16, "big")], 60_000
+    )
+    world.clock.at += 7_000
+    dropped, go_on = await world.scheduler.sweep("p")
+    assert go_on == 0
+    again, go_on = await world.scheduler.sweep("p", go_on)
+    assert (dropped + again, go_on) == (1_200 + 2 + 2, None)  # and two that their number held, which are no heads
+    waiting = await world.scheduler.counts()
+    assert (waiting["p", "otp"], waiting["p", "marketing"]) == (2, 0)
+    await book_swept(world)
+    await world.check_index()
+    report = await world.scheduler.report()
+    assert report.lines["p", "marketing"].unserved_ms == 0 and report.lines["p", "otp"].oldest_ms == 10_000
+    world.clock.at += 60_000
+    assert await world.scheduler.sweep("p") == (2, None)
+    assert sum((await world.scheduler.counts()).values()) == 0
+    await book_swept(world)
+    asked = Ask((plain,), 1, 14_400_000, 7_200_000, 43_200_000, b"place--1", probe=True)
+    assert (await world.scheduler.admit([asked]))[0].queue_age_ms == 0
+    await world.scheduler.session_up("p", "s1")
+    await world.fill(plain, 3)
+    await world.fill(limited, 3)
+    assert len((await world.send(ASK)).items) == 4
+    await world.check_index()

@@ -136,6 +136,9 @@ class Player:
         if entry is not None:
             self.both.ask("explain", ExplainAsk(entry.flow, entry.reference, entry.retry))
 
+    def _sweep(self, provider: str) -> None:
+        self.both.ask("sweep", provider)
+
     def _look(self) -> None:
         self.both.ask("counts")
         self.both.ask("report")

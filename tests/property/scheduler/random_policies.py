@@ -243,6 +243,9 @@ class Traces:
     def _explain(self) -> dict[str, Any]:
         return {"recent": self.dice.randint(0, 80)}
 
+    def _sweep(self) -> dict[str, Any]:
+        return {"provider": self.dice.choice(list(PROVIDERS))}
+
     def _look(self) -> dict[str, Any]:
         return {}
 
@@ -261,6 +264,7 @@ _WEIGHTS = {
     "enqueue": 20, "lease": 34, "end": 8, "cancel": 3, "pause": 2, "resume": 2.5, "session_up": 2.5,
     "session_down": 1.2, "register": 0.5, "outcomes": 5, "slow": 0.8, "answers": 5, "tune": 0.5, "due": 1,
     "admit": 12, "explain": 4, "look": 3, "rebuild": 0.25, "drop": 0.15,
+    "sweep": 2,
 }  # fmt: skip
 
 

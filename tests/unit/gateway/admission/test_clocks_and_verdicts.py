@@ -105,6 +105,19 @@ def test_a_shared_scope_refuses_with_503_and_its_members() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("scope", "says"),
+    [
+        (("route", "main"), "Route main is paused."),
+        (("provider", "carrier"), "Provider carrier sends nothing now: it is paused, it has no session bound,"),
+        (None, "Every route that could take the message is paused."),
+    ],
+)
+def test_a_pause_is_called_one(scope: tuple[str, str] | None, says: str) -> None:
+    problem = refusal_of(allowed(), verdict(cause="paused", scope=scope, retry_after_s=31))
+    assert problem.detail.startswith(says) and problem.retry_after_s == 31
+
+
 @pytest.mark.parametrize("scope", [("tenant", "acme"), ("application", "acme/spring/sale")])
 def test_an_own_scope_refuses_with_429(scope: tuple[str, str]) -> None:
     problem = refusal_of(allowed(), verdict(scope=scope, retry_after_s=0))

@@ -38,6 +38,14 @@ def test_no_state_is_without_a_reason(status: str) -> None:
     ("status", "wait", "values", "scope", "name"),
     [
         ("scheduled", Wait(NOW + 9, "send_window"), {"not_before": NOW + 9}, "not_before", "send_window"),
+        ("scheduled", Wait(NOW + 9, "deferral"), {"not_before": NOW + 9}, "not_before", "deferral"),
+        (
+            "scheduled",
+            Wait(NOW + 9, "deferral", paused_kind="route", paused_name="main"),
+            {"not_before": NOW + 9},
+            "paused",
+            "main",
+        ),
         ("scheduled", Wait(NOW - 9, "send_at"), {"not_before": NOW - 9}, "fairness", "release"),
         ("queued", Wait(NOW + 9, "retry"), {"error": {"carrier_status": "0x00000014"}}, "retry", "0x00000014"),
         ("queued", Wait(NOW + 9, "send_window"), {}, "not_before", "send_window"),
@@ -62,6 +70,19 @@ def test_the_queue_s_word_is_passed_on() -> None:
     assert paused["waiting_for"] == {"scope": "paused", "kind": "application", "name": "sale", "tokens_missing": None}
     lost = explain(row("queued"), Wait(), None, NOW)
     assert (lost["waiting_for"]["scope"], lost["waiting_for"]["kind"]) == ("paused", "index")
+
+
+def test_a_start_that_comes_too_late_is_no_promise() -> None:
+    late = explain(row("queued"), Wait(), Explanation(("session_down", "p"), None, 1, NOW + 60_001), NOW)
+    assert late["will_expire"] is True
+    assert "will_expire" not in explain(row("queued"), Wait(), INDEX, NOW)
+
+
+def test_a_deferral_for_a_pause_says_when_it_is_looked_at_again() -> None:
+    wait = Wait(NOW + 9, "deferral", paused_kind="route", paused_name="main")
+    told = explain(row("scheduled", not_before=NOW + 60_000), wait, None, NOW)
+    assert told["waiting_for"] == {"scope": "paused", "kind": "route", "name": "main", "tokens_missing": None}
+    assert told["predicted_start"] is None and told["looked_at_again"].endswith("Z")
 
 
 def test_an_end_names_its_code() -> None:
