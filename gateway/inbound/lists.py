@@ -20,6 +20,7 @@ ROWS_MAX: Final = 200_000
 _SEPARATORS_MAX: Final = 4 * ROWS_MAX
 _FIELD_MAX: Final = 200
 _NUMBER, _SENDER = "number", "sender"
+_DELIMITERS: Final = ",;\t"
 
 
 class ListUnreadable(ValueError):
@@ -54,9 +55,10 @@ def take(source: bytes, head: int) -> Taken:
 
 
 def rows_of(source: bytes) -> Iterator[list[str]]:
-    """[line, number, sender] of each row of a CSV in UTF-8 with commas or semicolons, blank ones left out.
+    """[line, number, sender] of each row of a CSV in UTF-8 with commas, semicolons or tabs, blank ones left out.
 
-    A first row that names its columns says where they stand; else the number comes first and then the sender.
+    A first line `sep=;`, as some spreadsheets want it, is obeyed. A first row that names its columns says where they
+    stand; else the number comes first and then the sender.
     Raises ListUnreadable, some faults only at their row.
     """
     try:
@@ -78,6 +80,8 @@ def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         for row in reader:
+            if reader.line_num == 1 and _declares(delimiter.join(row)):
+                continue
             if any(cell.strip() for cell in row):
                 yield [str(reader.line_num), *(cell.strip()[:_FIELD_MAX] for cell in row)]
     except csv.Error:
@@ -87,8 +91,14 @@ def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
 
 
 def _delimiter(text: str) -> str:
-    head = text[:4096].partition("\n")[0]
-    return ";" if head.count(";") > head.count(",") else ","
+    head = text[:4096].partition("\n")[0].partition("\r")[0]
+    if _declares(head):
+        return head[-1]
+    return max(_DELIMITERS, key=head.count)  # the first of them where there is none
+
+
+def _declares(head: str) -> bool:
+    return head[:-1].lower() == "sep=" and head[-1] in _DELIMITERS
 
 
 def _in_order(rows: Iterator[list[str]]) -> Iterator[list[str]]:

@@ -32,11 +32,22 @@ def read(source: bytes) -> list[tuple[int, tuple[str, str] | None]]:
         (f"number,sender,,,\n{ONE},,,,\n".encode(), [(ONE, "")]),
         (f"\n\nnumber,sender\n{ONE},60070\n".encode(), [(ONE, "60070")]),
         (f"{ONE};60070\n".encode(), [(ONE, "60070")]),
+        (f"{ONE}\t60070\r\n{TWO}\t\r\n".encode(), [(ONE, "60070"), (TWO, "")]),
+        (f"sender\tnumber\n60070\t{ONE}\n".encode(), [(ONE, "60070")]),
+        (f"\ufeffsep=;\r\nsender;number\r\n60070;{ONE}\r\n".encode(), [(ONE, "60070")]),
+        (f"SEP=,\n{ONE},60070\n".encode(), [(ONE, "60070")]),
+        (f"sep=\t\r{ONE}\t\r".encode(), [(ONE, "")]),
         (f'number\n"{ONE}\n"\n{TWO}\n'.encode(), [(ONE, ""), (TWO, "")]),
     ],
 )  # fmt: skip
 def test_what_spreadsheets_write_is_read(source: bytes, entries: list[tuple[str, str]]) -> None:
     assert [entry for _, entry in read(source)] == entries
+
+
+def test_a_line_that_declares_the_separator_counts_and_is_no_number_anywhere_else() -> None:
+    assert read(f"sep=;\n{ONE};\nnone;\n".encode()) == [(2, (ONE, "")), (3, None)]
+    assert read(f"number\nsep=,\n{ONE}\n".encode()) == [(2, None), (3, (ONE, ""))]
+    assert read(f"sep=|\n{ONE}\n".encode()) == [(1, None), (2, (ONE, ""))]
 
 
 @pytest.mark.parametrize(
