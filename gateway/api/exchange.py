@@ -34,11 +34,12 @@ class Exchange:
         return dict(self.scope.get("path_params", {}))
 
     def header(self, name: bytes) -> str | None:
-        """The first value of a header (name in lower case)."""
-        for key, value in self.scope["headers"]:
-            if key == name:
-                return str(value.decode("latin-1"))
-        return None
+        """The value of a header (name in lower case); of one that stands in several lines all of them, in their order.
+
+        They mean a list (RFC 9110, section 5.3): the first alone could be what a client wrote in front of its proxy.
+        """
+        values = [value.decode("latin-1") for key, value in self.scope["headers"] if key == name]
+        return ", ".join(values) if values else None
 
     @property
     def peer(self) -> str | None:

@@ -3,7 +3,8 @@
 Octets and moments go in, events and octets come out. The rules:
 
 1. `states.TRANSITIONS` and `states.PERMITTED` decide; a request of ours that they forbid raises NotPermitted, one of
-   the peer's is answered with ESME_RINVBNDSTS.
+   the peer's is answered with ESME_RINVBNDSTS. What a carrier delivers while our bind is unanswered is kept until the
+   answer: where it is good the delivery was only faster than it.
 2. Requests of ours are bounded by the window; enquire_link, bind and unbind stand outside of it, and the peer's
    enquire_link is answered however full it is.
 3. A request that gets no response in time frees its slot, keeps a tombstone and sends one enquire_link; only when that
@@ -34,6 +35,9 @@ from smpp.protocol.window import Window
 PEER_REQUESTS_MAX: Final = 5_000
 """Unanswered requests of the peer that a session holds; the next is answered ESME_RX_T_APPN, so carriers repeat it."""
 
+EARLY_MAX: Final = 100
+"""Deliveries of a carrier that are kept while our bind is unanswered; further ones are refused."""
+
 _STEPS: Final = {step.value: step for step in Step}
 
 
@@ -52,7 +56,7 @@ class Session:
     """`side` is who we are. `counts` has what was ignored or refused, by name, for metrics."""
 
     __slots__ = (
-        "_control", "_control_queue", "_framer", "_leaving", "_over", "_peer_permitted", "_peer_requests",
+        "_control", "_control_queue", "_early", "_framer", "_leaving", "_over", "_peer_permitted", "_peer_requests",
         "_permitted", "_queued_octets", "_request_queue", "_settings", "_timers", "_unwritten", "_window",
         "_withheld", "counts", "side", "state",
     )  # fmt: skip
@@ -74,6 +78,7 @@ class Session:
         self._withheld: set[int] = set()
         self._queued_octets = 0
         self._peer_requests = 0
+        self._early: list[Pdu] = []
         self._leaving = False
         self._over = False
 
@@ -352,15 +357,16 @@ class Session:
         if pdu.command_status == e.ROK and self.state is State.OPEN:
             self._step(_STEPS[pdu.COMMAND_ID])
         events.append(Answered(token, pdu, late=False))
+        early, self._early = self._early, []
+        for one in early if self.bound else ():
+            self._hand_on(one, events)
 
     def _read_request(self, pdu: Pdu, now_mono: float, events: list[Event]) -> None:
         command_id = pdu.COMMAND_ID
-        if self.state not in self._peer_permitted.get(command_id, ()):
-            self.counts["refused_request"] += 1
-            if command_id not in c.UNANSWERED:
-                again = command_id in c.BINDS and self.bound
-                status = e.RALYBND if again else e.RINVBNDSTS
-                self._queue(encode_bare(c.response_of(command_id), status, pdu.sequence_number))
+        if self._is_early(command_id):
+            self._early.append(pdu)
+        elif self.state not in self._peer_permitted.get(command_id, ()):
+            self._refuse(pdu)
         elif command_id == c.ENQUIRE_LINK:
             self._queue(encode_bare(c.response_of(command_id), e.ROK, pdu.sequence_number))
         elif command_id == c.UNBIND:
@@ -372,9 +378,27 @@ class Session:
             events.append(PeerUnbound())
         elif command_id in c.UNANSWERED or command_id in c.BINDS:
             events.append(Requested(pdu))
+        else:
+            self._hand_on(pdu, events)
+
+    def _refuse(self, pdu: Pdu) -> None:
+        self.counts["refused_request"] += 1
+        if pdu.COMMAND_ID not in c.UNANSWERED:
+            status = e.RALYBND if pdu.COMMAND_ID in c.BINDS and self.bound else e.RINVBNDSTS
+            self._queue(encode_bare(c.response_of(pdu.COMMAND_ID), status, pdu.sequence_number))
+
+    def _is_early(self, command_id: int) -> bool:
+        if self.state is not State.OPEN or command_id not in (c.DELIVER_SM, c.DATA_SM) or self.side is not Side.ESME:
+            return False
+        binding = any(request.COMMAND_ID in c.BINDS for _, request in self._control.values())
+        return binding and len(self._early) < EARLY_MAX
+
+    def _hand_on(self, pdu: Pdu, events: list[Event]) -> None:
+        if self.state not in self._peer_permitted[pdu.COMMAND_ID]:
+            self._refuse(pdu)
         elif self._peer_requests >= self._settings.peer_requests_max:
             self.counts["peer_window"] += 1
-            self._queue(encode_bare(c.response_of(command_id), e.RX_T_APPN, pdu.sequence_number))
+            self._queue(encode_bare(c.response_of(pdu.COMMAND_ID), e.RX_T_APPN, pdu.sequence_number))
         else:
             self._peer_requests += 1
             events.append(Requested(pdu))

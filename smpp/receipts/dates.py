@@ -14,6 +14,8 @@ FORMATS = ("auto", "yymmddhhmm", "yymmddhhmmss", "yyyymmddhhmm", "yyyymmddhhmmss
 _ABSOLUTE = re.compile(r"(\d{12})(\d)(\d{2})([+-])")
 _LENGTHS = {"yymmddhhmm": 10, "yymmddhhmmss": 12, "yyyymmddhhmm": 12, "yyyymmddhhmmss": 14}
 _EPOCH_NEAR_MS = 400 * 86_400_000  # any ten digits are seconds of some year: only a near one is a guess worth making
+_CENTURY_TURN = 70
+_YEAR_MIN = 2000  # before it is a clock that was never set: no date
 _AUTO = {
     10: ("yymmddhhmm",),
     12: ("yymmddhhmmss", "yyyymmddhhmm"),
@@ -23,6 +25,9 @@ _AUTO = {
 _WRITTEN = re.compile(
     r"(\d{4}|\d\d)([-/.])(\d\d)\2(\d\d)[T ]*(\d\d):(\d\d)(?::(\d\d)(?:[.,]\d+)?)? ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?", re.I
 )
+
+# Day and month in front of the year, in either order
+_YEAR_LAST = re.compile(r"(\d\d)([-/.])(\d\d)\2(\d{4})[T ]*(\d\d:\d\d(?::\d\d)?) ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?", re.I)
 
 # Day and time apart, or followed by a zone; the digits alone are the usual forms
 _PARTED = re.compile(r"(\d{6}|\d{8})[T ](\d{4}|\d{6}) ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?", re.I)
@@ -51,7 +56,7 @@ def _readings(text: str, dates: str, timezone: str) -> tuple[tuple[int, ...], in
     if absolute:
         return _known(_absolute(absolute)), None
     if not text.isascii() or not text.isdigit():
-        return _known(_written(text, timezone) if text.isascii() else None), None
+        return _spelled(text, timezone) if text.isascii() else (), None
     if dates == "epoch":
         return _known(_epoch(text)), None
     names = _AUTO.get(len(text), ()) if dates == "auto" else (dates,)
@@ -67,6 +72,20 @@ def _distance_from(near_at: int) -> Callable[[int], int]:
     return lambda at: abs(at - near_at)
 
 
+def _spelled(text: str, timezone: str) -> tuple[int, ...]:
+    """Readings of a date with signs in it; two where day and month could be either, the day first."""
+    found = _YEAR_LAST.fullmatch(text)
+    if found is None:
+        return _known(_written(text, timezone))
+    one, _, other, year, clock, zone = found.groups()
+    local = _zone(timezone) if zone is None else _offset(zone)
+    if local is None:
+        return ()
+    days = (other + one, one + other)
+    readings = (_instant(int(year), day + clock.replace(":", ""), local) for day in dict.fromkeys(days))
+    return tuple(at for at in readings if at is not None)
+
+
 def _written(text: str, timezone: str) -> int | None:
     written = _WRITTEN.fullmatch(text)
     if written is not None:
@@ -79,7 +98,7 @@ def _written(text: str, timezone: str) -> int | None:
         date, clock, zone = parted.groups()
         year, rest = date[:-4], date[-4:] + clock
     local = _zone(timezone) if zone is None else _offset(zone)
-    full_year = int(year) + (2000 if len(year) == 2 else 0)
+    full_year = _full_year(year) if len(year) == 2 else int(year)
     return None if local is None else _instant(full_year, rest, local)
 
 
@@ -102,15 +121,26 @@ def _local(digits: str, name: str, timezone: str) -> int | None:
     if name.startswith("yyyy"):
         year, rest = int(digits[:4]), digits[4:]
     else:
-        year, rest = 2000 + int(digits[:2]), digits[2:]
+        year, rest = _full_year(digits[:2]), digits[2:]
     return _instant(year, rest, _zone(timezone))
 
 
+def _full_year(digits: str) -> int:
+    year = int(digits)
+    return year + (2000 if year < _CENTURY_TURN else 1900)
+
+
 def _instant(year: int, rest: str, zone: tzinfo) -> int | None:
+    """UTC ms; midnight at the end of a day (24:00) and a leap second (:60) are the moment after them."""
     month, day, hour, minute = (int(rest[at : at + 2]) for at in range(0, 8, 2))
     second = int(rest[8:10]) if len(rest) > 8 else 0
+    is_midnight, is_leap = (hour, minute, second) == (24, 0, 0), second == 60
+    if year < _YEAR_MIN:
+        return None
     try:
-        return int(datetime(year, month, day, hour, minute, second, tzinfo=zone).timestamp()) * 1000
+        at = datetime(year, month, day, 0 if is_midnight else hour, minute, 0 if is_leap else second, tzinfo=zone)
+        at += timedelta(days=is_midnight, minutes=is_leap)
+        return int(at.timestamp()) * 1000
     except (ValueError, OverflowError):
         return None
 
@@ -120,7 +150,7 @@ def _absolute(match: re.Match[str]) -> int | None:
     offset = timedelta(minutes=15 * int(quarters)) * (1 if direction == "+" else -1)
     if abs(offset) >= timedelta(hours=24):
         return None
-    at = _instant(2000 + int(digits[:2]), digits[2:], timezone(offset))
+    at = _instant(_full_year(digits[:2]), digits[2:], timezone(offset))
     return None if at is None else at + 100 * int(tenths)
 
 

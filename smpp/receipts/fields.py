@@ -10,22 +10,25 @@ from __future__ import annotations
 import re
 
 _KEY = re.compile(
-    r"(?:^|(?<=[\s,;|]))(id|sub|dlvrd|submit[ _]?date|done[ _]?date|stat(?:us)?|err(?:or)?|text)[ \t]*:[ \t]*",
+    r"(?:^|(?<=[\s,;|]))(id|sub|dlvrd|(?:submit|done)[ _]?(?:date|time)|stat(?:us)?|err(?:or)?(?:[ _]?code)?|text)"
+    r"[ \t]*:[ \t]*",
     re.IGNORECASE,
 )
 _LOOSE_KEY = re.compile(
-    r"""(?:^|(?<=[\s,;|&{"']))((?:msg|message|sms)?[ _-]?id|sub|dlvrd|submit[ _-]?date|done[ _-]?date|stat(?:us|e)?"""
+    r"""(?:^|(?<=[\s,;|&{"']))((?:msg|message|sms)?[ _-]?id|sub|dlvrd|(?:submit|done)[ _-]?(?:date|time)|stat(?:us|e)?"""
     r"""|err(?:or)?(?:[ _-]?code)?|text)["']?(?:[ \t]*[:=][ \t]*|[ \t]+(?=[^\s:=]))""",
     re.IGNORECASE,
 )
 # No sign between a value and the next name: `id:77005sub:001stat:DELIVRD`.
 _RUN_ON_KEY = re.compile(
-    r"((?<![A-Za-z])id|sub|dlvrd|submit[ _-]?date|done[ _-]?date|stat(?:us|e)?|err(?:or)?(?:[ _-]?code)?|text)"
+    r"((?<![A-Za-z])id|sub|dlvrd|(?:submit|done)[ _-]?(?:date|time)|stat(?:us|e)?|err(?:or)?(?:[ _-]?code)?|text)"
     r"[ \t]*[:=][ \t]*",
     re.IGNORECASE,
 )
 # A field that only this carrier has; the value in front of it ends here.
 _OTHER_KEY = re.compile(r"""[\s,;|&{}"'][A-Za-z][\w-]*["']?[ \t]*[:=]""")
+# The first word of such a field's name, where it has two: an id ends before it.
+_WORD_BEHIND = re.compile(r"\s[A-Za-z]+$")
 # The form of appendix B to the letter, which most receipts have: read ten times as fast.
 _USUAL = re.compile(
     r"id:([0-9A-Za-z._+-]+) sub:([0-9A-Za-z]+) dlvrd:([0-9A-Za-z]+) submit date:([0-9]+) done date:([0-9]+)"
@@ -43,7 +46,9 @@ _USUAL_NAMES = ("id", "sub", "dlvrd", "submit date", "done date", "stat", "err")
 _PUNCTUATION = " ,;|&\"'{}"
 _NAMES = {
     "submitdate": "submit date",
+    "submittime": "submit date",
     "donedate": "done date",
+    "donetime": "done date",
     "status": "stat",
     "state": "stat",
     "error": "err",
@@ -106,16 +111,19 @@ def _fields_by(keys: re.Pattern[str], content: str) -> dict[str, str]:
     for name, written in named:
         if name == "text" or name in found:
             continue
-        value = _value(written)
+        value = _value(written, name)
         if value.lower() not in _ABSENT:
             found[name] = value[:_LENGTH_MAX]
     return found
 
 
-def _value(written: str) -> str:
+def _value(written: str, name: str) -> str:
     value = printable(written).strip(_PUNCTUATION)
     other = _OTHER_KEY.search(value)
-    return value if other is None else value[: other.start()].rstrip(_PUNCTUATION)
+    if other is None:
+        return value
+    value = value[: other.start()].rstrip(_PUNCTUATION)
+    return _WORD_BEHIND.sub("", value) if name == "id" else value
 
 
 def printable(text: str) -> str:

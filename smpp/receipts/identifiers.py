@@ -2,7 +2,8 @@
 
 The normal form is a key for looking up, not for showing. Number rules apply only to an id that is a number in
 that base as a whole; anything else is compared as text. In every dialect leading zeros of a hexadecimal or decimal
-number and the case of hexadecimal ids do not count, for both change between the two PDUs in practice; `0` stays `0`.
+number do not count, nor does the case of an id whose letters are all of one case: both change between the two PDUs in
+practice; `0` stays `0`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import re
 DIALECTS = ("as_is", "hex_to_decimal", "decimal_to_hex", "case_insensitive")
 
 _HEX = re.compile(r"[0-9A-Fa-f]+")
-_HEX_GROUPS = re.compile(r"[0-9A-Fa-f]+(?:-[0-9A-Fa-f]+)+")
-_DECIMAL = re.compile(r"[0-9]+")
+_BETWEEN_GROUPS = re.compile(r"[^0-9A-Za-z]+")
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_DECIMAL = re.compile(r"\+?[0-9]+")
 _NEGATIVE = re.compile(r"-[1-9][0-9]{0,18}")
 _AROUND = " \x00\t\r\n\"',;|&{}"  # what carriers leave around an id, as the fields of a receipt lose it
+_WIDENED = (1 << 64) - (1 << 32)  # what a negative number of 32 bits gains where it is written in 64
 _NUMBER_LENGTH_MAX = 64  # an id in an SMPP C-octet string is at most 65 octets with its NUL
 
 
@@ -26,12 +29,17 @@ def normal_id(raw_id: str, receipt_ids: str, side: str) -> str:
         number = _number(text, receipt_ids, side)
         if number is not None:
             return str(number)
-    digits = _without_prefix(text)
+    digits = text.replace("-", "") if _UUID.fullmatch(text) else _without_prefix(text)
     if _HEX.fullmatch(digits):
         return digits.lower().lstrip("0") or "0"
-    if receipt_ids == "case_insensitive" or _HEX_GROUPS.fullmatch(text):
+    if receipt_ids == "case_insensitive" or _has_one_case(text):
         return text.casefold()
     return text
+
+
+def _has_one_case(text: str) -> bool:
+    """Whether no group of an id mixes capitals and small letters: only where they are mixed the case tells ids apart."""
+    return all(group in (group.lower(), group.upper()) for group in _BETWEEN_GROUPS.split(text))
 
 
 def receipt_key(raw_id: str, id_in_text: str, receipt_ids: str) -> str:
@@ -55,8 +63,13 @@ def _number(text: str, receipt_ids: str, side: str) -> int | None:
         return number + (1 << 32 if number >= -(1 << 31) else 1 << 64)
     # Letters on the decimal side: this id was not converted, so its number is the hexadecimal one on both sides.
     digits = _without_prefix(text)
-    return int(digits, 16) if _HEX.fullmatch(digits) else None
+    if not _HEX.fullmatch(digits):
+        return None
+    number = int(digits, 16)
+    return number - _WIDENED if _WIDENED + (1 << 31) <= number < 1 << 64 else number
 
 
 def _without_prefix(text: str) -> str:
+    if text[:1] == "+" and text[1:].isdecimal():
+        return text[1:]
     return text[2:] if text[:2] in ("0x", "0X") else text

@@ -145,12 +145,20 @@ def _state(tlvs: dict[int, bytes], fields: dict[str, str]) -> tuple[str | None, 
     """The TLV is authoritative; one that names no state leaves it to the text."""
     word = fields.get("stat")
     octets = tlvs.get(TAG_MESSAGE_STATE, b"")
-    number = int.from_bytes(octets, "big") if 1 <= len(octets) <= _STATE_OCTETS_MAX else None
+    number = _state_number(octets) if 1 <= len(octets) <= _STATE_OCTETS_MAX else None
     if number is not None and (word is None or 1 <= number <= max(BY_NUMBER)):
         return BY_NUMBER.get(number, "unknown"), word or str(number)
     if word is None:
         return None, None
     return ("delivered" if word == "0" and _counts_as_arrived(fields) else state_of_text(word)), word
+
+
+def _state_number(octets: bytes) -> int:
+    """One octet by the spec (5.3.2.35). Carriers also write wider numbers, a NUL behind it, or a digit of ASCII."""
+    bare = octets.strip(b"\0")
+    if len(bare) == 1 and bare.isdigit():
+        return int(bare)
+    return int.from_bytes(bare, "big")
 
 
 def _counts_as_arrived(fields: dict[str, str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
-from smpp.text import gsm
+from smpp.text import mislabelled
 from smpp.text.gsm import NO_SHIFT, Shift
 
 _ESM_CLASS_UDHI = 0x40
@@ -97,7 +97,11 @@ def decode(octets: bytes, data_coding: int, default_alphabet: str = "gsm7", shif
         return _decode_utf16(octets)
     if not codec:
         codec = {"latin1": "latin-1", "ascii": "ascii"}.get(default_alphabet, "")
-    return octets.decode(codec, "replace") if codec else gsm.decode(octets, shift)
+    if codec == "latin-1":
+        return mislabelled.read_latin1(octets)
+    if codec == "ascii":
+        return mislabelled.read_ascii(octets)
+    return octets.decode(codec, "replace") if codec else mislabelled.read_septets(octets, shift)
 
 
 def _gsm_group(data_coding: int) -> str:

@@ -13,6 +13,7 @@ from smpp.protocol.framer import PDU_OCTETS_MAX
 from smpp.protocol.pdu import (
     BindTransceiver,
     BindTransceiverResp,
+    TYPES,
     DataSm,
     DeliverSm,
     EnquireLink,
@@ -21,7 +22,7 @@ from smpp.protocol.pdu import (
     SubmitSmResp,
     Unbind,
 )
-from smpp.protocol.session import Session, SessionSettings
+from smpp.protocol.session import EARLY_MAX, Session, SessionSettings
 from smpp.protocol.states import Side, State
 from smpp.protocol.status import consequence
 from tests.unit.smpp.protocol.pair import TIMERS
@@ -248,6 +249,34 @@ def test_nothing_but_an_outbind_or_a_probe_is_taken_before_the_bind() -> None:
         encode_bare(c.response_of(command_id), e.RINVBNDSTS, sequence) for command_id, sequence in refused
     )
     assert [type(event) for event in session.receive(encode(Outbind()), 0.0)] == [Requested]
+
+
+@pytest.mark.parametrize("kind", [DeliverSm, DataSm])
+def test_what_is_delivered_before_the_binds_answer_is_taken_once_that_is_good(kind: type[DeliverSm | DataSm]) -> None:
+    session = opened()
+    assert session.receive(encode(kind(sequence_number=7)) + encode(kind(sequence_number=8)), 0.0) == []
+    assert session.take(0.0) == b""
+    events = session.receive(encode(BindTransceiverResp("mc", sequence_number=1)), 0.0)
+    assert [type(event) for event in events] == [Answered, Requested, Requested]
+    for event in events[1:]:
+        assert isinstance(event, Requested)
+        session.answer(event.pdu)
+    assert session.take(0.0) == b"".join(encode(TYPES[c.response_of(kind.COMMAND_ID)](sequence_number=n)) for n in (7, 8))
+
+
+def test_what_is_delivered_before_a_refused_bind_is_not_answered() -> None:
+    session = opened()
+    session.receive(encode(DeliverSm(sequence_number=7)), 0.0)
+    (refused,) = session.receive(encode_bare(c.response_of(c.BIND_TRANSCEIVER), e.RBINDFAIL, 1), 0.0)
+    assert isinstance(refused, Answered)
+    assert session.take(0.0) == b""
+
+
+def test_a_carrier_delivers_only_so_much_before_the_binds_answer() -> None:
+    session = opened()
+    for sequence in range(EARLY_MAX + 1):
+        session.receive(encode(DeliverSm(sequence_number=sequence)), 0.0)
+    assert session.take(0.0) == encode_bare(c.response_of(c.DELIVER_SM), e.RINVBNDSTS, EARLY_MAX)
 
 
 def test_a_carrier_that_binds_or_submits_to_us_is_refused() -> None:

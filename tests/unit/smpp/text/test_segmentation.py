@@ -184,7 +184,8 @@ def test_header_that_lies_is_text() -> None:
         ("ж".encode("utf-16-be"), 8, "ж"),
         ("ж".encode("utf-16-be"), 0x19, "ж"),
         (b"\x1b\x1b", 0, " "),
-        (b"\xff", 0, "\ufffd"),
+        (b"\xff", 0, "ÿ"),
+        (b"\x05\x00\xff\x1b", 0, "é@\ufffd"),
     ],
 )
 def test_decoding(octets: bytes, coding: int, expected: str) -> None:
