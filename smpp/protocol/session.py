@@ -3,8 +3,7 @@
 Octets and moments go in, events and octets come out. The rules:
 
 1. `states.TRANSITIONS` and `states.PERMITTED` decide; a request of ours that they forbid raises NotPermitted, one of
-   the peer's is answered with ESME_RINVBNDSTS. What a carrier delivers while our bind is unanswered is kept until the
-   answer: where it is good the delivery was only faster than it.
+   the peer's is answered with ESME_RINVBNDSTS. What a carrier delivers before its answer to our bind waits for that.
 2. Requests of ours are bounded by the window; enquire_link, bind and unbind stand outside of it, and the peer's
    enquire_link is answered however full it is.
 3. A request that gets no response in time frees its slot, keeps a tombstone and sends one enquire_link; only when that
@@ -35,8 +34,7 @@ from smpp.protocol.window import Window
 PEER_REQUESTS_MAX: Final = 5_000
 """Unanswered requests of the peer that a session holds; the next is answered ESME_RX_T_APPN, so carriers repeat it."""
 
-EARLY_MAX: Final = 100
-"""Deliveries of a carrier that are kept while our bind is unanswered; further ones are refused."""
+EARLY_MAX: Final = 100  # deliveries of a carrier that wait for its answer to our bind; further ones are refused
 
 _STEPS: Final = {step.value: step for step in Step}
 
@@ -148,6 +146,7 @@ class Session:
         if not permitted(self.side, c.UNBIND, self.state):
             raise NotPermitted(f"Unbind in state {self.state}")
         self._leaving = True
+        self._withhold()
         self._ask(Unbind(), token)
         self._timers.end_by(now_mono + self._settings.timers.response_s)
 
@@ -284,7 +283,7 @@ class Session:
         events.append(Ended(reason))
 
     def _withhold(self) -> None:
-        # What is still queued when the peer unbinds never leaves; `end` gives it back as unwritten.
+        # What is still queued at an unbind never leaves; `end` gives it back as unwritten.
         self._withheld.update(self._unwritten)
         self._queued_octets -= sum(map(len, self._request_queue))
         self._request_queue.clear()
@@ -357,9 +356,8 @@ class Session:
         if pdu.command_status == e.ROK and self.state is State.OPEN:
             self._step(_STEPS[pdu.COMMAND_ID])
         events.append(Answered(token, pdu, late=False))
-        early, self._early = self._early, []
-        for one in early if self.bound else ():
-            self._hand_on(one, events)
+        while self.bound and self._early:
+            self._hand_on(self._early.pop(0), events)
 
     def _read_request(self, pdu: Pdu, now_mono: float, events: list[Event]) -> None:
         command_id = pdu.COMMAND_ID
@@ -388,10 +386,8 @@ class Session:
             self._queue(encode_bare(c.response_of(pdu.COMMAND_ID), status, pdu.sequence_number))
 
     def _is_early(self, command_id: int) -> bool:
-        if self.state is not State.OPEN or command_id not in (c.DELIVER_SM, c.DATA_SM) or self.side is not Side.ESME:
-            return False
-        binding = any(request.COMMAND_ID in c.BINDS for _, request in self._control.values())
-        return binding and len(self._early) < EARLY_MAX
+        awaited = command_id in (c.DELIVER_SM, c.DATA_SM) and self.state is State.OPEN and len(self._early) < EARLY_MAX
+        return awaited and any(request.COMMAND_ID in c.BINDS for _, request in self._control.values())
 
     def _hand_on(self, pdu: Pdu, events: list[Event]) -> None:
         if self.state not in self._peer_permitted[pdu.COMMAND_ID]:

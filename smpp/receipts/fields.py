@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 
 _KEY = re.compile(
-    r"(?:^|(?<=[\s,;|]))(id|sub|dlvrd|(?:submit|done)[ _]?(?:date|time)|stat(?:us)?|err(?:or)?(?:[ _]?code)?|text)"
-    r"[ \t]*:[ \t]*",
+    r"(?:^|(?<=[\s,;|]))"
+    r"(id|sub|dlvrd|(?:submit|done)[ _]?(?:date|time)|stat(?:us)?|err(?:or)?(?:[ _]?code)?|text)[ \t]*:[ \t]*",
     re.IGNORECASE,
 )
 _LOOSE_KEY = re.compile(
-    r"""(?:^|(?<=[\s,;|&{"']))((?:msg|message|sms)?[ _-]?id|sub|dlvrd|(?:submit|done)[ _-]?(?:date|time)|stat(?:us|e)?"""
-    r"""|err(?:or)?(?:[ _-]?code)?|text)["']?(?:[ \t]*[:=][ \t]*|[ \t]+(?=[^\s:=]))""",
+    r"""(?:^|(?<=[\s,;|&{"']))((?:msg|message|sms)?[ _-]?id|sub|dlvrd|(?:submit|done)[ _-]?(?:date|time)|"""
+    r"""stat(?:us|e)?|err(?:or)?(?:[ _-]?code)?|text)["']?(?:[ \t]*[:=][ \t]*|[ \t]+(?=[^\s:=]))""",
     re.IGNORECASE,
 )
 # No sign between a value and the next name: `id:77005sub:001stat:DELIVRD`.

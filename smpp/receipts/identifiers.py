@@ -38,7 +38,7 @@ def normal_id(raw_id: str, receipt_ids: str, side: str) -> str:
 
 
 def _has_one_case(text: str) -> bool:
-    """Whether no group of an id mixes capitals and small letters: only where they are mixed the case tells ids apart."""
+    """Whether no group of an id mixes capitals and small letters: only mixed, the case tells ids apart."""
     return all(group in (group.lower(), group.upper()) for group in _BETWEEN_GROUPS.split(text))
 
 

@@ -11,9 +11,9 @@ from smpp.protocol.commands import HEADER
 from smpp.protocol.events import Answered, Ended, PeerUnbound, Requested
 from smpp.protocol.framer import PDU_OCTETS_MAX
 from smpp.protocol.pdu import (
+    TYPES,
     BindTransceiver,
     BindTransceiverResp,
-    TYPES,
     DataSm,
     DeliverSm,
     EnquireLink,
@@ -261,7 +261,9 @@ def test_what_is_delivered_before_the_binds_answer_is_taken_once_that_is_good(ki
     for event in events[1:]:
         assert isinstance(event, Requested)
         session.answer(event.pdu)
-    assert session.take(0.0) == b"".join(encode(TYPES[c.response_of(kind.COMMAND_ID)](sequence_number=n)) for n in (7, 8))
+    assert session.take(0.0) == b"".join(
+        encode(TYPES[c.response_of(kind.COMMAND_ID)](sequence_number=n)) for n in (7, 8)
+    )
 
 
 def test_what_is_delivered_before_a_refused_bind_is_not_answered() -> None:
@@ -295,6 +297,15 @@ def test_an_unbind_response_nobody_asked_for_changes_nothing() -> None:
     session, _ = waiting()
     assert session.receive(encode_bare(c.response_of(c.UNBIND), 0, 9), 0.0) == []
     assert session.bound
+
+
+def test_what_is_queued_when_we_unbind_never_leaves() -> None:
+    session, _ = waiting()
+    queued = submit(session, "b")
+    session.unbind("bye", 0.0)
+    assert session.take(0.0) == encode_bare(c.UNBIND, 0, queued + 1)
+    session.receive(encode_bare(c.response_of(c.UNBIND), 0, queued + 1), 0.0)
+    assert session.end() == [("a", True), ("b", False)]
 
 
 def test_answers_after_our_unbind_still_count() -> None:

@@ -33,7 +33,8 @@ def test_octets_that_are_no_septets(octets: bytes, coding: int, text: str) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["mail a@b.example", "@@@@@@@@", "@a@b", "è£$¥ èéùìò", "[ok] {5} €", "ΔΦΓΛΩΠΨΣΘΞ", "\n\r\f", "@Δ@_@Φ@Γ@Λ", ""]
+    "text",
+    ["mail a@b.example", "@@@@@@@@", "@a@b", "è£$¥ èéùìò", "[ok] {5} €", "ΔΦΓΛΩΠΨΣΘΞ", "\n\r\f", "@Δ@_@Φ@Γ@Λ", ""],
 )
 def test_septets_are_believed(text: str) -> None:
     assert decode(gsm.encode(text), 0) == text
