@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ _STALE_MS: Final = 3_600_000
 _FULL_REFERENCE_DIGITS: Final = 32
 _CROWDED_MS: Final = 5_000
 _ID_DIGITS_MAX: Final = 64
+# +52 1 (Mexico, until 2019), +54 9 (Argentina), the 9 behind the area code (Brazil): the rest is the same without it.
+_MOBILE_MARK: Final = re.compile(r"(52)1(\d{10})|(54)9(\d{10})|(55\d\d)9(\d{8})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +93,22 @@ class Stray:
 
 
 def same_number(one: str, other: str) -> bool:
-    """Whether two spellings name one handset: national and international forms share their last digits."""
+    """Whether two spellings name one handset: national and international forms share their last digits.
+
+    Networks of Mexico, Argentina and Brazil write the digit that marks a mobile number, or leave it out.
+    """
     ours, theirs = (_digits(number).lstrip("0") for number in (one, other))
+    return _one_ends_other(ours, theirs) or _one_ends_other(*map(_without_mobile_mark, (ours, theirs)))
+
+
+def _one_ends_other(ours: str, theirs: str) -> bool:
     shorter, longer = sorted((ours, theirs), key=len)
     return len(shorter) >= _TELLING_DIGITS and longer.endswith(shorter)
+
+
+def _without_mobile_mark(digits: str) -> str:
+    found = _MOBILE_MARK.fullmatch(digits)
+    return digits if found is None else "".join(filter(None, found.groups()))
 
 
 def choose(candidates: Sequence[Candidate], asked: Asked) -> Candidate | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +24,8 @@ from smpp.text.reading import Concatenation, decode, split_header
 _PAYLOAD: Final = 0x0424
 _SAR_REFERENCE, _SAR_TOTAL, _SAR_NUMBER = 0x020C, 0x020E, 0x020F
 _HEADER_OCTETS: Final = 16
+# Networks of Mexico still write the mark of mobile numbers that was given up in 2019; no message can be sent to it.
+_MEXICAN_MOBILE: Final = re.compile(r"(?:00)?521(\d{10})", re.ASCII)
 _INTERNATIONAL, _NATIONAL = 1, 2  # type of number (SMPP 3.4, 5.2.5)
 
 
@@ -72,6 +75,8 @@ def handset_number(written: str, ton: int, own_number: str) -> str:
     digits = digits_of(written)
     if not digits or any(letter.isalpha() for letter in written):
         return written
+    if (mexican := _MEXICAN_MOBILE.fullmatch(digits)) is not None:
+        digits = "52" + mexican.group(1)
     international = numbering.normalise("+" + digits.removeprefix("00"))
     national = _national(digits, own_number)
     first, second = (national, international) if ton == _NATIONAL else (international, national)

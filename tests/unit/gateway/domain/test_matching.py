@@ -45,6 +45,13 @@ def asked(recipient: str | None = "447700900123", received_at: int = 100, **valu
         ("+447700900123", "447700900124", False),
         ("+447700900123", "123", False),
         ("+447700900123", "", False),
+        ("+525512345678", "5215512345678", True),  # receipts and replies of Mexico's networks
+        ("+5491112345678", "541112345678", True),
+        ("+5511912345678", "551112345678", True),
+        ("+5511912345678", "11912345678", True),
+        ("+525512345678", "5215512345679", False),
+        ("+5511912345678", "551212345678", False),
+        ("+447700900123", "4417700900123", False),
     ],
 )
 def test_spellings_of_one_handset(one: str, other: str, same: bool) -> None:
