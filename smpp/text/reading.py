@@ -10,6 +10,7 @@ from smpp.text.gsm import NO_SHIFT, Shift
 
 _ESM_CLASS_UDHI = 0x40
 _ELEMENT_SINGLE_SHIFT, _ELEMENT_LOCKING_SHIFT = 0x24, 0x25
+_JOINING = {b"\x05\x00\x03": 5, b"\x06\x08\x04": 6}  # how a header of joining alone begins, and its length
 # SMPP's own codes; 2 and 4 are octets that mean nothing to us.
 _CODINGS = {
     0x01: "ascii",
@@ -46,13 +47,21 @@ class Content:
 
 
 def split_header(short_message: bytes, esm_class: int) -> Content:
-    """Parts header and body; a header that lies about its length counts as text."""
-    if not esm_class & _ESM_CLASS_UDHI or not short_message:
+    """Parts header and body; a header that lies about its length counts as text.
+
+    Carriers forget the flag in esm_class: octets that join parts, and that nobody writes as a text, are a header then.
+    """
+    if not short_message or not (esm_class & _ESM_CLASS_UDHI or _joins_unflagged(short_message)):
         return Content(short_message)
     length = short_message[0]
     if length + 1 > len(short_message):
         return Content(short_message)
     return _content(short_message[1 : length + 1], short_message[length + 1 :])
+
+
+def _joins_unflagged(octets: bytes) -> bool:
+    length = _JOINING.get(octets[:3])
+    return length is not None and len(octets) > length + 1 and 1 <= octets[length] <= octets[length - 1] > 1
 
 
 def _content(header: bytes, body: bytes) -> Content:

@@ -283,6 +283,21 @@ def test_header_elements_of_any_order_and_kind() -> None:
     assert split_header(bytes.fromhex("05000306000141"), 0x40).concatenation is None
 
 
+@pytest.mark.parametrize(
+    ("octets", "content"),
+    [
+        ("05000301020141", Content(b"A", Concatenation(1, 2, 1))),
+        ("0608040102020241", Content(b"A", Concatenation(0x0102, 2, 2))),
+        ("05000301010141", Content(bytes.fromhex("05000301010141"))),  # one part of one joins nothing
+        ("05000301020341", Content(bytes.fromhex("05000301020341"))),
+        ("050003010201", Content(bytes.fromhex("050003010201"))),
+        ("0500034142", Content(bytes.fromhex("0500034142"))),
+    ],
+)
+def test_a_header_that_esm_class_does_not_tell_of(octets: str, content: Content) -> None:
+    assert split_header(bytes.fromhex(octets), 0x00) == content
+
+
 def test_unpacking() -> None:
     assert gsm.decode(gsm.unpack(bytes.fromhex("e8329bfd4697d9ec37"))) == "hellohello"
     assert gsm.unpack(b"") == b""
