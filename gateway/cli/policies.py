@@ -123,7 +123,9 @@ def check_file(file: Path, as_json: bool) -> None:
     try:
         warnings = _warnings(file)
         # Those of this shell: whoever starts the gateway elsewhere gives them there.
-        warnings += [f"{fault} (here)" for fault in check_all(read_policy(_text(file)))]
+        warnings += [
+            f"{fault} (this shell's: the gateway reads its own)" for fault in check_all(read_policy(_text(file)))
+        ]
         faults: list[str] = []
     except PolicyInvalid as error:
         faults, warnings = [str(fault) for fault in error.faults], []

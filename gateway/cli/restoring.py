@@ -56,8 +56,8 @@ def restore(
         where = "" if data_dir is None else f" --data-dir {shlex.quote(str(data_dir))}"
         tell(f"restored into {directory}. Stop the gateway that it comes from, then:")
         tell(f"  sluicegate up{where}")
-        tell(f"  sluicegate restored{where}      what may have been sent since the backup; carriers are paused until")
-        tell(f"  sluicegate restored --resume{where}")
+        tell(f"  sluicegate restored{where}            (what may have been sent since the backup)")
+        tell(f"  sluicegate restored --resume{where}   (carriers are paused until then)")
 
 
 def restored(
