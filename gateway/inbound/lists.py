@@ -129,7 +129,7 @@ def read_rows(rows: Iterable[list[str]], policy: Policy, tenant: str) -> Iterato
             yield Row(
                 int(line),
                 None,
-                "sender: must be a number, a short code or a name; columns are parted by commas or semicolons",
+                "sender: must be a number, a short code or a name",
             )
         else:
             yield Row(int(line), (number, covered))

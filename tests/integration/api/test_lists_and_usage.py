@@ -163,7 +163,7 @@ async def test_a_short_list_is_done_with_the_answer(gateway: Gateway) -> None:
         {"line": 5, "message": "number: must be in E.164 form"},
         {
             "line": 7,
-            "message": "sender: must be a number, a short code or a name; columns are parted by commas or semicolons",
+            "message": "sender: must be a number, a short code or a name",
         },
     ]
     assert (await gateway.call("GET", reply.headers["location"], "listed")).json == made
