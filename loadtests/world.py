@@ -230,6 +230,11 @@ class World:
             **self.settings,
         )
 
+    def hang_up(self) -> None:
+        """SIGHUP to `up`, which tells its roles: they read the policy file again."""
+        if self._up is not None:
+            self._up.send_signal(signal.SIGHUP)
+
     async def end_gateway(self) -> int:
         """SIGTERM to `up`; its exit code once it has ended."""
         if self._up is None:

@@ -34,7 +34,7 @@ async def _audit(visit: Visit) -> Response:
 def in_words(detail: Mapping[str, Any]) -> str:
     """A row's detail as `name value` pairs, cut where it is long."""
     pairs = ", ".join(
-        f"{name.replace('_', ' ')} {_value(value)}" for name, value in detail.items() if value is not None
+        f"{name.replace('_', ' ')} {_value(value)}" for name, value in detail.items() if value not in (None, "")
     )
     return pairs if len(pairs) <= _VALUE_MAX else f"{pairs[:_VALUE_MAX]}…"
 

@@ -15,7 +15,9 @@
     return [
       { stroke: ink, font, grid: { show: false }, ticks: { show: false }, size: 18, space: 70, gap: 2, incrs: [60, 120, 300, 600],
         values: (_, marks) => marks.map((at) => new Date(at * 1000).toISOString().slice(11, 16)) },
-      { stroke: ink, font, grid, ticks: { show: false }, size: 40, space: 26, gap: 4,
+      { stroke: ink, font, grid, ticks: { show: false }, space: 26, gap: 4,
+        // A class far over its budget has labels like "5000 %".
+        size: (_, shown) => Math.max(40, 7 * Math.max(0, ...(shown || []).map((one) => String(one).length)) + 5),
         values: (_, marks) => marks.map((value) => `${+value.toFixed(2)}${unit}`) },
     ];
   }

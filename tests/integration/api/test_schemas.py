@@ -1,6 +1,6 @@
 """Random calls made from the OpenAPI documents against real ports: never 5xx, and every answer as described.
 
-The number of examples of each call is small here; by hand: SLUICEGATE_SCHEMA_EXAMPLES=300 with `--timeout 3600`.
+The number of examples of each call is small here; by hand: TEST_SCHEMA_EXAMPLES=300 with `--timeout 3600`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gateway.api import openapi
 from gateway.ledger.keys import MANAGE, READ, SEND
 from tests.integration.api.conftest import Gateway
 
-EXAMPLES = int(os.environ.get("SLUICEGATE_SCHEMA_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("TEST_SCHEMA_EXAMPLES", "8"))
 NUMBER = "+447700900123"
 _CHECKS = [
     checks.status_code_conformance,
@@ -53,7 +53,7 @@ def _play(operation: Any, session: requests.Session, base: str, key: str, known:
         max_examples=EXAMPLES,
         deadline=None,
         database=None,
-        derandomize="SLUICEGATE_SCHEMA_EXAMPLES" not in os.environ,
+        derandomize="TEST_SCHEMA_EXAMPLES" not in os.environ,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
@@ -80,7 +80,7 @@ def _told(error: BaseException) -> str:
     return " | ".join(f"{type(one).__name__}: {str(one)[:1500]}" for one in parts)
 
 
-@pytest.mark.timeout(3600 if "SLUICEGATE_SCHEMA_EXAMPLES" in os.environ else 300)
+@pytest.mark.timeout(3600 if "TEST_SCHEMA_EXAMPLES" in os.environ else 300)
 async def test_tenant_calls_answer_as_described(gateway: Gateway) -> None:
     key = await gateway.give_key("acme", "explorer", scopes=[SEND, READ, MANAGE])
     sent = [

@@ -16,7 +16,7 @@ from tests.integration.api.conftest import Gateway
 from tests.integration.api.test_schemas import NUMBER, explore
 
 
-@pytest.mark.timeout(3600 if "SLUICEGATE_SCHEMA_EXAMPLES" in os.environ else 300)
+@pytest.mark.timeout(3600 if "TEST_SCHEMA_EXAMPLES" in os.environ else 300)
 async def test_operators_calls_answer_as_described(gateway: Gateway) -> None:
     sent = await gateway.send({"to": NUMBER, "from": "ACME", "text": "x", "application": "app"})
     known = {"id": [sent.json["id"]], "name": ["app", "simulator", "sim-1", "everywhere"], "number": [NUMBER]}

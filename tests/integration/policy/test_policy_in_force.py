@@ -304,6 +304,18 @@ async def test_a_lost_connection_is_made_again(installation: Installation) -> No
     await until(lambda: holder.current.version == version)
 
 
+async def test_a_notice_that_nobody_heard_is_made_up_for_by_the_next_look(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL keeps no notices for those who do not listen; processes look once a second all the same."""
+    holders = [await installation.holder("api"), await installation.holder("egress")]
+    await installation.applier.apply(policy_text(10), "tests")
+    await until(lambda: all(one.current is not None for one in holders))
+    monkeypatch.setattr(versions, "CHANNEL", "nobody_listens_here")
+    version = await Applier(installation, patience_s=30).apply(policy_text(20), "tests")
+    await until(lambda: all(one.current.version == version for one in holders), 30)
+
+
 async def test_callbacks_see_whole_policies(installation: Installation) -> None:
     holder = await installation.holder("api")
     seen: list[Policy] = []
