@@ -15,11 +15,13 @@ from gateway.delivery.gauges import Gauges
 from gateway.delivery.outbox import sweep_outbox
 from gateway.delivery.promoter import Promoter
 from gateway.delivery.rebuild import Rebuilder
+from gateway.delivery.sweeps import Sweeper
 from gateway.ledger.promotions import promote_due
 from gateway.ledger.rebuild import LineCounts
+from gateway.policy.rules.tuning import tuning_of
 from gateway.telemetry import REGISTRY
 from scheduler.core.asks import LeaseAsk
-from scheduler.core.records import unpack_batch
+from scheduler.core.records import Entry, Flow, Reference, unpack_batch
 from scheduler.store.scheduler import Scheduler
 from tests.integration.delivery.world import World, index_of
 
@@ -277,3 +279,22 @@ async def test_the_index_is_told_what_falls_due(gateway: Gateway, monkeypatch: p
     assert told[1][1] is False and [tuple(one[1:]) for one in told[1][0][flow]] == [(2, 4)]
     await book.turn()
     assert len(told) == 2  # nothing changed, nothing is told
+
+
+async def test_what_ended_leaves_the_index_where_no_session_comes_by(gateway: Gateway) -> None:
+    epoch = await gateway.scheduler.begin_rebuild()
+    assert epoch is not None
+    await gateway.scheduler.finish_rebuild(epoch)
+    await gateway.scheduler.tune(tuning_of(gateway.rt.policies.current))
+    now_at = gateway.world.clock.now_at()
+    way = Flow("carrier-a", "transactional", "acme", (), 1)
+    references = [Reference(bytes([n] * 16), 0, 1, now_at + (60_000 if n else -1), now_at - 60_000) for n in range(3)]
+    await gateway.scheduler.enqueue(b"batch", [Entry(way, one) for one in references])
+    await gateway.scheduler.tombstone([references[1].id], 60_000)
+    sweeper = Sweeper(gateway.rt)
+    assert await sweeper.ended_in_index() > 0
+    assert (await gateway.scheduler.counts())[LINE] == 1
+    gateway.world.clock.doubtful = True
+    await gateway.scheduler.tombstone([references[2].id], 60_000)
+    await sweeper.ended_in_index()
+    assert (await gateway.scheduler.counts())[LINE] == 1
