@@ -17,6 +17,7 @@ REST_MAX_S: Final = 30.0
 _REST_JITTER: Final = 0.25
 _IDLE_S: Final = 1.0
 _LOOK_S: Final = 0.25
+_SHOWN_S: Final = 5.0
 _AVERAGE_OVER_S: Final = 1.0
 
 
@@ -47,6 +48,10 @@ class Pacer:
     def measured_per_s(self) -> float:
         """Submits per second of late."""
         return self._measured_per_s
+
+    def shown_per_s(self, now_mono: float) -> float:
+        """The same for people: 0 once nothing has left for five seconds, where the average only remembers."""
+        return self._measured_per_s if now_mono - self._spent_mono <= _SHOWN_S else 0.0
 
     def rate_per_s(self, now_mono: float) -> float | None:
         """The paced rate, or None while the session is not slowed."""

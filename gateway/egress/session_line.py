@@ -80,10 +80,13 @@ class SessionLine:
             session.provider,
             session.name,
             session.window,
-            StockParts(parts.scheduler, parts.claimer, parts.writer, parts.clock, parts.policies, self.pump),
+            StockParts(
+                parts.scheduler, parts.claimer, parts.writer, parts.clock, parts.policies, self.pump, self._enlist
+            ),
         )
         self._binder = Binder(session, BinderParts(parts.accounts, parts.policies, parts.clock), self)
         self._abandoned = False
+        self._ramps = False  # the index is yet to be told that its rate ramps up from now on
         self._early: list[DeliverSm | DataSm] = []  # came right behind the bind's answer, before `opened` was told
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -162,7 +165,7 @@ class SessionLine:
         if link is None:
             return
         if mode is None:
-            self._begin(self._take_up(link), "resume")
+            self._take_up(link)
         elif mode == DRAIN:
             self._begin(self._leave_link(link, self.session.response_timeout_ms / 1000), "drain")
         else:
@@ -185,7 +188,8 @@ class SessionLine:
         used = 0 if self.link is None else self.link.unanswered
         metrics.session_window_used.labels(self.session.name).set(used)
         metrics.session_window_max.labels(self.session.name).set(self.session.window)
-        rate_per_s = self._pacer.rate_per_s(self._parts.clock.now_mono())
+        now_mono = self._parts.clock.now_mono()
+        rate_per_s = self._pacer.rate_per_s(now_mono)
         if rate_per_s is None and self.session.limits is not None:
             rate_per_s = self.session.limits.rate_per_s
         if rate_per_s is not None:
@@ -196,7 +200,7 @@ class SessionLine:
             "window": self.session.window,
             "used": used,
             "ready": self.pump.stock,
-            "rate": round(self._pacer.measured_per_s, 1),
+            "rate": round(self._pacer.shown_per_s(now_mono), 1),
             "limit": rate_per_s,
             "round_trip_ms": round(self.pump.round_trip_s * 1000, 1),
             "last_error": self.pump.last_error,
@@ -262,7 +266,7 @@ class SessionLine:
         _log.info("session_bound", session=self.session.name, provider=self.session.provider)
         self.apply(self._parts.policies.current)
         if self._mode is None:
-            await self._take_up(link)
+            self._take_up(link)
         elif self._mode == DRAIN:
             self._begin(self._leave_link(link, _ANSWERS_S), "drain")
         else:
@@ -282,23 +286,25 @@ class SessionLine:
         """Why there is no link, for `status`."""
         self.pump.last_error = fault
 
-    async def _take_up(self, link: Connection) -> None:
-        """The session takes work: asks for wakes, starts the ramp of a fresh bind (contract section 3), leases."""
+    def _take_up(self, link: Connection) -> None:
+        """The session takes work."""
         self.enter("bound")
         if self.session.bind == "receiver":
             return
+        self._ramps = True
+        self.pump.connection = link
+        self._stock.open()
+
+    async def _enlist(self) -> None:
+        """Tells the index, which may be lost, that the session is up and wants wakes; the rate ramps up once a bind."""
         provider, name = self.session.provider, self.session.name
         carrier = self._parts.policies.current.providers.get(provider)
         ramp = carrier.ramp if carrier is not None else Ramp()
-        try:
-            await self._parts.scheduler.register_session(provider, name)
-            await self._parts.scheduler.session_up(provider, name, ramp.start, ramp.double_every_ms)
-        except IndexUnavailable as fault:
-            # Without a wake list the loop still looks once a second.
-            _log.warning("session_not_registered", session=name, reason=fault.reason)
-        if self.link is link and self._mode is None:
-            self.pump.connection = link
-            self._stock.open()
+        start = ramp.start if self._ramps else 1.0
+        await self._parts.scheduler.session_up(provider, name, start, ramp.double_every_ms)
+        self._ramps = False
+        if self.link is None or self.state != "bound":  # gone meanwhile: the index may have heard of that before
+            await self._tell_down()
 
     async def _put_down(self) -> None:
         """The session takes no more work; what has not begun goes back, what is in flight is finished."""

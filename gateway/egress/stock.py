@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -32,13 +33,17 @@ _SPARE_S: Final = 0.05  # how much one round brings: fewer and larger ones, for 
 _BRIDGE: Final = 1.5  # how many claims' time what is ready must last for
 _STALL_S: Final = 1.0
 _WAIT_MAX_S: Final = 1.0
+_ENLIST_S: Final = 5.0  # an index may be lost and rebuilt between two leases, without either failing
 _WAIT_MIN_S: Final = 0.01  # a limit that frees one token at a time is collected, not chased
 _log = logs.get("egress.stock")
 
 
 @dataclass(frozen=True, slots=True)
 class StockParts:
-    """What the leasing of a session works with."""
+    """What the leasing of a session works with.
+
+    `enlist` tells the index that the session is up; it raises `IndexUnavailable` and may be repeated.
+    """
 
     scheduler: Scheduler
     claimer: Claimer
@@ -46,6 +51,7 @@ class StockParts:
     clock: Clock
     policies: PolicyHolder
     pump: Pump
+    enlist: Callable[[], Awaitable[None]]
 
 
 class Stock:
@@ -62,6 +68,7 @@ class Stock:
         self._rounds = Rounds(parts.clock)
         self._limited = ""
         self._limited_mono = 0.0
+        self._enlisted_mono = -math.inf
 
     @property
     def claiming(self) -> int:
@@ -69,7 +76,8 @@ class Stock:
         return self._claims.pending
 
     def open(self) -> None:
-        """Work may be taken: the session is bound and ours."""
+        """Work may be taken: the session is bound and ours; the index is told so before the first lease."""
+        self._enlisted_mono = -math.inf
         self._open.set()
 
     def close(self) -> None:
@@ -101,10 +109,20 @@ class Stock:
                         await self._hungry.wait()
                 continue
             try:
-                await self._lease(want)
+                await self._keep_enlisted()
+                if self._open.is_set():
+                    await self._lease(want)
             except IndexUnavailable as fault:
+                self._enlisted_mono = -math.inf  # an index that begins anew knows nobody
                 _log.warning("lease_unavailable", session=self._session, reason=fault.reason)
                 await asyncio.sleep(random.uniform(0.1, 1.0))
+
+    async def _keep_enlisted(self) -> None:
+        """A session that bound before the index was there, or outlived it, would get no wakes and count as down."""
+        now_mono = self._parts.clock.now_mono()
+        if now_mono - self._enlisted_mono >= _ENLIST_S:
+            self._enlisted_mono = now_mono
+            await self._parts.enlist()
 
     async def _lease(self, want: int) -> None:
         without = DEADLINES_DOUBTFUL if self._parts.clock.doubtful else frozenset[str]()

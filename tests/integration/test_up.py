@@ -53,6 +53,8 @@ def test_status_names_every_role(gateway: RunningGateway) -> None:
     assert status["policy_version"] == 1
     assert {"otp", "transactional", "marketing", "non_priority"} == set(status["classes"])
     assert set(status["sessions"]) == {"sim-1"}
+    # The session binds before the index is there: it must tell it again, or its carrier counts as down.
+    wait_for(lambda: gateway.status()["providers"]["simulator"]["state"] == "up", 30)
     for one in status["processes"]:
         line = Path(f"/proc/{one['pid']}/cmdline").read_bytes().split(b"\0")
         assert one["role"].encode() in line or one["role"] == "supervisor"

@@ -10,6 +10,7 @@ import pytest
 from gateway.ledger import session_orders
 from gateway.ledger.pauses import DRAIN, PAUSE, SESSION, Place, clear_pause, set_pause
 from gateway.policy import versions
+from gateway.policy.rules.tuning import tuning_of
 from gateway.telemetry import REGISTRY
 from smpp.simulator import SimulatorSettings
 from tests.integration.egress.world import PolicyText, World, open_world, until
@@ -54,6 +55,23 @@ async def test_s20_the_session_is_back_when_the_carrier_gave_the_old_one_up(data
         assert 1 <= refused <= 9
         ids = await world.put(["after the cut"])
         await world.until_status(ids, "sent")
+
+
+async def test_a_bound_session_is_up_again_in_an_index_that_began_anew(database_url: str, redis_url: str) -> None:
+    async with open_world(database_url, redis_url, _carrier(), PolicyText) as world, world.egress():
+
+        async def up() -> bool:
+            report = await world.scheduler.report()
+            return {name: link.state for name, link in report.providers.items()} == {"carrier": "up"}
+
+        await until(up, 60)
+        await world.client.flushdb()
+        await world.scheduler.tune(tuning_of(world.policy))
+        epoch = await world.scheduler.begin_rebuild()
+        assert epoch is not None
+        await world.scheduler.finish_rebuild(epoch)
+        await until(up, 60, lambda: "the session did not tell the new index that it is bound")
+        assert world.carrier.counters["connections"] == 1, "it must not take another bind"
 
 
 async def test_refused_credentials_stop_the_account_until_somebody_resumes(
