@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gateway.admission.flows import FlowFacts, flow_of
 from gateway.admission.verdicts import DEFER_SHARE, NOT_OPEN, OWN_KINDS, shown_name
-from gateway.policy.rules.lookup import tenant_rules
+from gateway.policy.rules.lookup import candidates, tenant_rules
 from gateway.policy.rules.snapshot import Policy, Route, Tenant, TrafficClass
 from scheduler.core.asks import Ask, Verdict
 
@@ -17,22 +17,29 @@ _NOBODY: Final = bytes(8)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One class on one route, as one segment to a number of that route."""
+    """One class on one route, as one segment to a number of that route; `ways` are the routes that are asked about."""
 
     traffic: TrafficClass
     route: Route
     ask: Ask
+    ways: tuple[Route, ...]
 
 
-def samples(policy: Policy, tenant: str, now_at: int) -> list[Sample]:
-    """A sample for every class that a tenant may use and every route that it could take, in the policy's order."""
+def samples(policy: Policy, tenant: str, now_at: int, *, every_way: bool = False) -> list[Sample]:
+    """A sample for every class that a tenant may use and every route that it could take, in the policy's order.
+
+    With `every_way` each is asked as a message would be: over all routes that such a number could take.
+    """
     rules = tenant_rules(policy, tenant)
     found: list[Sample] = []
     for name in sorted(rules.classes, key=list(policy.classes).index):
         traffic = policy.classes[name]
         for route in policy.routes.values():
             if _may_take(rules, traffic, route) and len(found) < SAMPLES_MAX:
-                found.append(Sample(traffic, route, _ask(policy, rules, (traffic, route), now_at)))
+                number = _number_on(rules, route) or "+"
+                others = candidates(policy, tenant, name, rules.default_sender or "", number) if every_way else ()
+                ways = others or (route,)
+                found.append(Sample(traffic, route, _ask(policy, rules, (traffic, number, ways), now_at), ways))
     return found
 
 
@@ -56,22 +63,25 @@ def _number_on(rules: Tenant, route: Route) -> str | None:
     return None
 
 
-def _ask(policy: Policy, rules: Tenant, way: tuple[TrafficClass, Route], now_at: int) -> Ask:
-    traffic, route = way
+def _ask(policy: Policy, rules: Tenant, how: tuple[TrafficClass, str, tuple[Route, ...]], now_at: int) -> Ask:
+    traffic, number, ways = how
     ttl_ms = traffic.ttl_default_ms
-    facts = FlowFacts(
-        tenant=rules.name,
-        class_name=traffic.name,
-        application=None,
-        sender=rules.default_sender or "",
-        recipient=_number_on(rules, route) or "+",
-        route=route.name,
-        provider=route.provider,
-        ttl_ms=ttl_ms,
-    )
+    facts = [
+        FlowFacts(
+            tenant=rules.name,
+            class_name=traffic.name,
+            application=None,
+            sender=rules.default_sender or "",
+            recipient=number,
+            route=route.name,
+            provider=route.provider,
+            ttl_ms=ttl_ms,
+        )
+        for route in ways
+    ]
     latest = now_at + int(DEFER_SHARE * ttl_ms) if traffic.when_full == "defer" else 0
     return Ask(
-        flows=(flow_of(policy, facts),),
+        flows=tuple(flow_of(policy, one) for one in facts),
         segments=1,
         budget_ms=traffic.wait_budget_ms,
         door_limit_ms=int(traffic.door_share * min(traffic.wait_budget_ms, ttl_ms)),

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.connection import AsJson, DataDir, Operators, database, local_run, refused, run, settings_of
-from gateway.cli.output import Failed, tell, tell_json, tell_pairs, tell_table
+from gateway.cli.output import Failed, in_words, tell, tell_json, tell_pairs, tell_table
 
 _LOOK_S = 0.25
 _SHOWN = (
@@ -19,6 +19,7 @@ _SHOWN = (
     "tenant",
     "status",
     "final",
+    "possible_duplicate",
     "class",
     "to",
     "from",
@@ -113,9 +114,12 @@ def register(app: typer.Typer) -> None:
 def show(message: dict[str, Any]) -> None:
     """A message for people."""
     pairs = {name: message.get(name) for name in _SHOWN if message.get(name) is not None}
+    if not pairs.get("possible_duplicate"):
+        pairs.pop("possible_duplicate", None)
     for name in ("delivery", "expiry", "error"):
         if message.get(name):
-            pairs[name] = ", ".join(f"{key} {value}" for key, value in message[name].items() if value is not None)
+            told = {key: in_words(value) for key, value in message[name].items() if value is not None}
+            pairs[name] = ", ".join(f"{key} {value}" for key, value in told.items())
     tell_pairs(pairs)
     if message.get("parts"):
         tell("")

@@ -46,7 +46,7 @@ def tell_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str
     for column in columns:
         table.add_column(column, no_wrap=True)
     for row in rows:
-        table.add_row(*(Text("-" if value is None else str(value)) for value in row))
+        table.add_row(*(Text("-" if value is None else str(in_words(value))) for value in row))
     wide().print(table)
 
 
@@ -100,7 +100,12 @@ def tell_pairs(pairs: Mapping[str, Any]) -> None:
     """Names and values, one a line."""
     width = max((len(name) for name in pairs), default=0)
     for name, value in pairs.items():
-        tell(f"{name:<{width}}  {'-' if value is None else value}")
+        tell(f"{name:<{width}}  {'-' if value is None else in_words(value)}")
+
+
+def in_words(value: Any) -> Any:
+    """Yes and no for people; anything else as it is."""
+    return ("yes" if value else "no") if isinstance(value, bool) else value
 
 
 def instant(at_ms: int | None) -> str | None:

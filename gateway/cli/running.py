@@ -76,6 +76,7 @@ def run_up(**flags: Any) -> None:
     try:
         with foreground():
             code = asyncio.run(Supervisor(settings, say).run())
+            say("stopped" if code == 0 else "stopped, in a hurry: the next start goes on with what was left")
     except (DataDirectoryRefused, AddressInUse, StartRefused, MigrationRefused) as error:
         raise Failed(str(error)) from error
     raise typer.Exit(code)

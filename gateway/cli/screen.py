@@ -11,10 +11,11 @@ from rich.text import Text
 
 from gateway.cli.output import span
 from gateway.cli.sight import Sight
+from gateway.operators.door_words import turned_away
 
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
-_BAR_MIN: Final = 12
-_CLASSES_REST: Final = 57  # what the other columns of the classes take: 13 + 9 + 8 + 6 + 4 x 5, and one to spare
+_BAR_MIN: Final = 6
+_CLASSES_REST: Final = 66  # what the other columns of the classes take: 13 + 9 + 8 + 9 + 6 + 4 x 5, and one to spare
 _NARROW: Final = 110
 _SECTION_ROWS: Final = 3  # a blank line, the title with the columns' heads, one row
 _QUIET: Final = "dim"
@@ -59,6 +60,8 @@ def headline(sight: Sight, width: int) -> Text:
         right = Text(f"● {', '.join(ill)} not healthy", _BAD)
     elif down:
         right = Text(f"● {len(down)} of {len(status['sessions'])} sessions not bound", _WARN)
+    elif away := [words for name, one in status["classes"].items() if (words := turned_away(name, one))]:
+        right = Text(f"● {away[0]}" + (f" ({len(away) - 1} more)" if len(away) > 1 else ""), _WARN)
     elif status.get("paused"):
         right = Text(f"● {len(status['paused'])} paused by hand", _WARN)
     else:
@@ -71,61 +74,80 @@ def foot(sight: Sight) -> Text:
     """What the receipts and callbacks are doing, and the keys."""
     words: list[str | tuple[str, str]] = []
     for name, label in (("receipt_inbox_depth", "receipts to merge"), ("callback_backlog", "callbacks to send")):
-        if name in sight.gauges:
-            words += [(f"{label} ", _QUIET), f"{sight.gauges[name]:.0f}  "]
+        words += [(f"{label} ", _QUIET), f"{sight.gauges[name]:.0f}  " if name in sight.gauges else "-  "]
     if not sight.whole:
         words.append(("rates of one process only  ", _WARN))
     return Text.assemble(*words, ("q", "bold"), (" quits", _QUIET))
 
 
 def classes(sight: Sight, width: int) -> Table:
-    """Per class: what waits and how old it is against the budget, and what moves per second."""
+    """Per class: what waits, the wait of a new one and the age of the oldest against the budget, what moves.
+
+    `predicted` is the longest wait that the door would predict now; it says no where that is beyond the mark.
+    """
     gap = 1 if width < _NARROW else 2
     table = _table("class", gap)
-    _numbers(table, "waiting", "oldest")
-    room = max(_BAR_MIN, min(40, width - _CLASSES_REST - 8 * gap))
-    table.add_column("age against budget" if room >= 18 else "age / budget", no_wrap=True)
-    _numbers(table, "budget", "in/s", "no/s", "out/s", "exp/s")
+    _numbers(table, "waiting", "oldest", "predicted")
+    moves = ("in/s", "no/s", "out/s", "exp/s") if sight.rates is not None else ()
+    room = max(_BAR_MIN, min(40, width - _CLASSES_REST - 9 * gap))
+    table.add_column("wait against budget" if room >= 19 else "of it", no_wrap=True)
+    _numbers(table, "budget", *moves)
     for name, one in sight.status["classes"].items():
         rates = sight.rates.classes.get(name, {}) if sight.rates is not None else None
-        age = _share(one["queue_age_ms"], one["wait_budget_ms"])
         door = one["door_limit_ms"] / max(1, one["wait_budget_ms"])
-        table.add_row(
+        asked = one.get("door")
+        predicted_ms = None if asked is None else asked["predicted_wait_ms"]
+        age, wait = (_share(value, one["wait_budget_ms"]) for value in (one["queue_age_ms"], predicted_ms))
+        cells = [
             Text(name, "bold"),
             _count(one["queue_depth"]),
             _age(one["queue_age_ms"], age, door),
-            bar(age, room, door),
+            Text("-", _QUIET) if predicted_ms is None else _age(predicted_ms, wait, door),
+            bar(None if age is None else max(age, wait or 0.0), room, door),
             Text(span(one["wait_budget_ms"]), _QUIET),
-            _rate(rates, "admitted"),
-            _rate(rates, "refused", _WARN),
-            _rate(rates, "sent", _GOOD),
-            _rate(rates, "expired", _BAD),
-        )
+        ]
+        if moves:
+            cells += [
+                _rate(rates, "admitted"),
+                _rate(rates, "refused", _WARN),
+                _rate(rates, "sent", _GOOD),
+                _rate(rates, "expired", _BAD),
+            ]
+        table.add_row(*cells)
     return table
 
 
 def providers(sight: Sight, width: int) -> Table:
-    """Per carrier: state, what waits for it, what it takes against its limit."""
+    """Per carrier: state, what waits for it, what it answers against its limit.
+
+    Without two looks there are no rates: then `drain/s` is what the door reckons with, learned and never forgotten.
+    """
     table = _table("provider")
     table.add_column("state", no_wrap=True)
-    _numbers(table, "waiting", "oldest", "out/s", "limit/s")
-    table.add_column("use", no_wrap=True)
-    if width >= _NARROW:
+    moves = sight.rates is not None
+    _numbers(table, "waiting", "oldest", "out/s" if moves else "drain/s", "limit/s")
+    if moves:
+        table.add_column("use", no_wrap=True)
+    if width >= _NARROW and moves:
         _numbers(table, "throttled/s", "refused/s", "receipts")
     for name, one in sight.status["providers"].items():
         bound = [s for s in one["sessions"] if sight.status["sessions"][s]["state"].startswith("bound")]
         state = one.get("state") or ("up" if bound else "down")
         rates = sight.rates.providers.get(name, {}) if sight.rates is not None else None
+        out_per_s = None if rates is None else sum(rates.values())
         cells = [
             Text(name, "bold"),
             _state(state, f"{len(bound)}/{len(one['sessions'])} bound"),
             _count(one["queue_depth"]),
             Text(_span(one["queue_age_ms"])),
-            _number(one["drain_per_s"]),
+            _number(out_per_s if moves else one["drain_per_s"]),
             _number(one["rate_per_s"]),
-            bar(_share(one["drain_per_s"], one["rate_per_s"]), 12) if one["rate_per_s"] else Text("no limit", _QUIET),
         ]
-        if width >= _NARROW:
+        if moves:
+            cells.append(
+                bar(_share(out_per_s, one["rate_per_s"]), 12) if one["rate_per_s"] else Text("no limit", _QUIET)
+            )
+        if width >= _NARROW and moves:
             refused = None if rates is None else {"all": sum(v for k, v in rates.items() if k in ("never", "later"))}
             coverage = sight.coverage.get(name)
             cells += [
@@ -138,7 +160,7 @@ def providers(sight: Sight, width: int) -> Table:
 
 
 def sessions(sight: Sight, width: int) -> Table:
-    """Per bind: state, window in use, pace, the last error."""
+    """Per bind: state, window in use, what it answers and may, the last error."""
     table = _table("session")
     table.add_column("state", no_wrap=True)
     table.add_column("window", no_wrap=True)
@@ -156,7 +178,9 @@ def sessions(sight: Sight, width: int) -> Table:
             Text(name, "bold"),
             _state(one["state"]),
             window,
-            _number(one.get("rate")),
+            _number(
+                one.get("rate") if sight.rates is None else sight.rates.sessions.get(name, {}).get("answered", 0.0)
+            ),
             _number(one.get("limit") or one["rate_per_s"]),
         ]
         if width >= _NARROW:

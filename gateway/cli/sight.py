@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class Rates:
 
     classes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     providers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    sessions: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Sight:
         rates = None
         if self.rates is not None:
             rates = {"classes": dict(self.rates.classes), "providers": dict(self.rates.providers)}
+            rates["sessions"] = dict(self.rates.sessions)
         return {**self.status, "rates": rates, **self.gauges, "receipt_coverage_ratio": dict(self.coverage)}
 
 
@@ -63,6 +66,8 @@ def read_page(page: str, at_mono: float) -> Counters:
             continue
         labels = frozenset(_LABEL.findall(found[2]))
         whole = whole or any(name == "worker" for name, _ in labels)
+        if math.isnan(float(found[3])):  # a gauge that nobody has looked at yet
+            continue
         families.setdefault(found[1], {})[labels] = float(found[3])
     return Counters(at_mono, families, whole)
 
@@ -72,6 +77,7 @@ def rates_between(before: Counters, after: Counters) -> Rates:
     seconds = max(1e-3, after.at_mono - before.at_mono)
     classes: dict[str, dict[str, float]] = {}
     providers: dict[str, dict[str, float]] = {}
+    sessions: dict[str, dict[str, float]] = {}
 
     def add(table: dict[str, dict[str, float]], name: str | None, what: str, moved: float) -> None:
         if name is not None:
@@ -94,7 +100,8 @@ def rates_between(before: Counters, after: Counters) -> Rates:
                 add(classes, told.get("class"), "expired", moved)
             elif family == "submits_total":
                 add(providers, told.get("provider"), told.get("outcome", ""), moved)
-    return Rates(classes, providers)
+                add(sessions, told.get("session"), "answered", moved)
+    return Rates(classes, providers, sessions)
 
 
 def sight_of(status: Mapping[str, Any], before: Counters | None, after: Counters | None) -> Sight:

@@ -24,15 +24,14 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def status(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-        """One look at processes, classes, providers, sessions, and what holds work.
+        """Processes, classes, providers, sessions, what holds work, and what moves: two looks a second apart.
 
         Example: sluicegate status --json
         """
-        seen, link = run(_status(data_dir))
         if as_json:
-            tell_json(seen)
+            tell_json(run(_status(data_dir)))
         else:
-            show_status(seen, link)
+            show_status(*run(_status_with_rates(data_dir)))
 
     @app.command()
     def top(
@@ -50,13 +49,13 @@ def register(app: typer.Typer) -> None:
             run(_watch(every, data_dir))
 
 
-def show_status(seen: dict[str, Any], link: str | None) -> None:
+def show_status(sight: Sight, link: str | None) -> None:
     """The status for people; never cut to the width of a screen."""
     from gateway.cli import screen
 
-    sight, console = Sight(seen), wide()
-    console.print(screen.headline(sight, 80))
-    tables = [screen.processes(sight), screen.classes(sight, 80), screen.providers(sight, 200)]
+    console = wide()
+    console.print(screen.headline(sight, 160))
+    tables = [screen.processes(sight), screen.classes(sight, 120), screen.providers(sight, 200)]
     tables += [
         screen.sessions(sight, 200),
         screen.held(sight, 200),
@@ -189,15 +188,26 @@ def by_port(data_dir: Path | None) -> bool:
     return local_run(data_dir) is not None or bool(settings_of(data_dir=data_dir).admin_url)
 
 
-async def _status(data_dir: Path | None) -> tuple[dict[str, Any], str | None]:
+async def _status(data_dir: Path | None) -> dict[str, Any]:
     if not by_port(data_dir):
-        return await look_directly(*store_urls(data_dir)), None
-    operators = Operators(data_dir)
-    code, seen = await operators.ask("GET", "/admin/status")
+        return await look_directly(*store_urls(data_dir))
+    code, seen = await Operators(data_dir).ask("GET", "/admin/status")
     if code != 200:
         raise refused(seen)
+    return dict(seen)
+
+
+async def _status_with_rates(data_dir: Path | None) -> tuple[Sight, str | None]:
+    """Two looks a second apart, and a new link to the console; where no port can be asked one look without rates."""
+    eye = Eye(data_dir)
+    sight = await eye.look()
+    if not by_port(data_dir):
+        return sight, None
+    await asyncio.sleep(_FIRST_S)
+    sight = await eye.look()
+    operators = Operators(data_dir)
     code, link = await operators.ask("POST", "/admin/console-links")
-    return seen, operators.url + link["path"] if code == 201 else None
+    return sight, operators.url + link["path"] if code == 201 else None
 
 
 async def look_directly(database_url: str, redis_url: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from gateway import figures
 from gateway.console.findings import find
-from gateway.console.history import History
+from gateway.console.history import STEP_MS, STEPS, History, out_per_s
 from gateway.console.visit import Handler, Site, Visit, act, page, refused
 from gateway.ledger import pauses
 from gateway.ledger.pauses import DRAIN, PAUSE, PROVIDER, ROUTE, SESSION, Pause, Place
@@ -48,7 +48,8 @@ async def _carriers(visit: Visit) -> Response:
         name: one
         | {
             "pause": held.get((PROVIDER, name)),
-            "round_trip_ms": _round_trip_ms(history, name),
+            "out_per_s": out_per_s(history, one["sessions"]),
+            "round_trip": _round_trip(history, name),
             "errors": _errors(history, name),
             "retry_share": history.now.get(f"{figures.RETRY_SHARE}/{name}"),
             "shown_sessions": {
@@ -89,11 +90,14 @@ def shown_session(name: str, one: Mapping[str, Any], history: History, pause: Pa
     }
 
 
-def _round_trip_ms(history: History, provider: str) -> float | None:
-    """The mean of the last minute; None where nothing was answered."""
-    trips = history.rate_per_s(f"{figures.ROUND_TRIPS}/{provider}", 60)
-    spent_s = history.rate_per_s(f"{figures.ROUND_TRIP_S}/{provider}", 60)
-    return None if not trips or spent_s is None else spent_s / trips * 1000
+def _round_trip(history: History, provider: str) -> tuple[float, int] | None:
+    """The mean (ms) over the last minute, or where that had no answer over the ring, and the minutes of either."""
+    for over_s, minutes in ((60, 1), (STEPS * STEP_MS // 1000, STEPS * STEP_MS // 60_000)):
+        trips = history.rate_per_s(f"{figures.ROUND_TRIPS}/{provider}", over_s)
+        spent_s = history.rate_per_s(f"{figures.ROUND_TRIP_S}/{provider}", over_s)
+        if trips and spent_s is not None:
+            return spent_s / trips * 1000, minutes
+    return None
 
 
 def _errors(history: History, provider: str) -> list[tuple[str, float]]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from gateway import figures
 from gateway.console.words import share, span
 from gateway.domain.coverage import GOOD_RATIO
+from gateway.operators.door_words import turned_away
 
 BAD: Final = "bad"
 WARN: Final = "warn"
@@ -78,6 +79,18 @@ def _classes(status: Mapping[str, Any]) -> Iterator[Finding]:
         age_ms = one["queue_age_ms"]
         if age_ms is None:
             continue
+        away = turned_away(name, one)
+        stuck = _stuck(status, name)
+        meanwhile = (
+            f"What was accepted waits for {stuck} too, and expires at its own deadline if that takes longer."
+            if stuck is not None
+            else "What was accepted still goes out in time."
+        )
+        if away is not None and age_ms <= one["wait_budget_ms"]:
+            refused = one["door"]["verdict"] == "refuse"
+            what = "New ones are refused with Retry-After." if refused else "New ones are taken in for a later time."
+            yield Finding(WARN, away[0].upper() + away[1:], f"{what} {meanwhile}")
+            continue
         if age_ms > one["wait_budget_ms"]:
             title = f"{name} waits longer than its budget"
             advice = (
@@ -89,9 +102,25 @@ def _classes(status: Mapping[str, Any]) -> Iterator[Finding]:
             title = f"The door is closed for {name}"
             advice = (
                 f"The oldest is {span(age_ms)} old, over {span(one['door_limit_ms'])}: new ones that need the same "
-                "scope are refused with Retry-After, what was accepted still goes out in time."
+                f"scope are refused with Retry-After. {meanwhile}"
             )
             yield Finding(WARN, title, advice)
+
+
+def stands_still(status: Mapping[str, Any], scope: Mapping[str, str]) -> bool:
+    """Whether nothing at all passes a blocker: a pause, or a carrier that is away or broken. A limit lets some pass."""
+    if scope["kind"] == "provider":
+        carrier = status["providers"].get(scope["name"], {})
+        return carrier.get("state") not in ("up", None)
+    return scope["kind"] == "paused"
+
+
+def _stuck(status: Mapping[str, Any], class_name: str) -> str | None:
+    """What stands still and holds messages of a class."""
+    for one in status.get("blockers", ()):
+        if one["class"] == class_name and stands_still(status, one["scope"]):
+            return f"provider {one['scope']['name']}"
+    return None
 
 
 def _sessions(status: Mapping[str, Any]) -> Iterator[Finding]:

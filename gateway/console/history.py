@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.figures import ADMITTED, AGE_S, EXPIRED, REFUSED, SENT
+from gateway.figures import ADMITTED, AGE_S, ANSWERS, EXPIRED, REFUSED, SENT
 
 STEP_MS: Final = 5_000
 STEPS: Final = 180
@@ -131,6 +131,12 @@ class History:
             return 0.0
         below = key + "/"
         return sum(value for name, value in kept.sums.items() if name == key or name.startswith(below))
+
+
+def out_per_s(history: History, sessions: Iterable[str]) -> float | None:
+    """What carriers answered on these sessions, submits per second of the last 15 s; None while nothing is known."""
+    rates = [rate for name in sessions if (rate := history.rate_per_s(f"{ANSWERS}/{name}")) is not None]
+    return sum(rates) if rates else None
 
 
 def _carried(ages: list[float | None]) -> list[float | None]:

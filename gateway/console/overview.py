@@ -9,13 +9,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway import figures
-from gateway.console.findings import find
-from gateway.console.history import History
+from gateway.console.findings import find, stands_still
+from gateway.console.history import History, out_per_s
 from gateway.console.visit import GUARDS, Site, Visit, page
 from gateway.ledger import pauses
 from gateway.operators.look import look
-from scheduler.core.asks import Blocker
-from scheduler.store.scheduler import IndexUnavailable
 
 RATES = (
     ("admitted", figures.ADMITTED),
@@ -24,6 +22,7 @@ RATES = (
     ("expired", figures.EXPIRED),
 )
 _BLOCKERS_SHOWN = 12
+_AWAY = {"refuse": "door refuses", "defer": "door defers"}
 
 
 def routes(site: Site) -> list[Route]:
@@ -46,7 +45,7 @@ async def _overview(visit: Visit) -> Response:
         findings=find(status, history.now, standing),
         classes={name: shown_class(name, one, history) for name, one in status["classes"].items()},
         providers={name: _provider(name, one, status, history) for name, one in status["providers"].items()},
-        blockers=await top_blockers(visit),
+        blockers=_blockers(status),
         since_at=history.since_at,
     )
 
@@ -62,33 +61,47 @@ async def _series(visit: Visit) -> Response:
 
 
 def shown_class(name: str, one: dict[str, Any], history: History) -> dict[str, Any]:
-    """A class with its rates of the last quarter of a minute and how much of its budget its oldest has used."""
+    """A class with its rates of the last quarter of a minute and how much of its budget is used.
+
+    That is the oldest's age or the wait of the next one, whichever is longer: the door looks at both.
+    """
     age_ms = one["queue_age_ms"]
-    used = None if age_ms is None else age_ms / one["wait_budget_ms"]
+    door = one["door"]
+    predicted_ms = None if door is None else door["predicted_wait_ms"]
+    used = None if age_ms is None else max(age_ms, predicted_ms or 0) / one["wait_budget_ms"]
     verdict, tone = "in time", "good"
     if used is None:
         verdict, tone = "not known", "warn"
     elif age_ms > one["wait_budget_ms"]:
         verdict, tone = "over budget", "bad"
+    elif door is not None and door["verdict"] in _AWAY:
+        verdict, tone = _AWAY[door["verdict"]], "warn"
     elif age_ms > one["door_limit_ms"]:
         verdict, tone = "door closed", "warn"
     rates = {label: history.rate_per_s(f"{key}/{name}") for label, key in RATES}
     reasons = sorted(history.total(f"{figures.REFUSED}/{name}").items(), key=lambda item: -item[1])[:3]
-    return one | {"used": used, "verdict": verdict, "tone": tone, "rates": rates, "reasons": reasons}
+    return one | {
+        "predicted_ms": predicted_ms,
+        "used": used,
+        "verdict": verdict,
+        "tone": tone,
+        "rates": rates,
+        "reasons": reasons,
+    }
 
 
-async def top_blockers(visit: Visit) -> list[Blocker] | None:
+def _blockers(status: dict[str, Any]) -> list[dict[str, Any]] | None:
     """What holds most, by class; None where the index does not answer."""
-    try:
-        return (await visit.desk.rt.scheduler.blockers())[:_BLOCKERS_SHOWN]
-    except IndexUnavailable:
+    if not status["index_answers"]:
         return None
+    return [one | {"still": stands_still(status, one["scope"])} for one in status["blockers"][:_BLOCKERS_SHOWN]]
 
 
 def _provider(name: str, one: dict[str, Any], status: dict[str, Any], history: History) -> dict[str, Any]:
     states = [status["sessions"][session]["state"] for session in one["sessions"]]
     return one | {
         "bound": states.count("bound"),
+        "out_per_s": out_per_s(history, one["sessions"]),
         "coverage": history.now.get(f"{figures.COVERAGE}/{name}"),
         "delivered": history.now.get(f"{figures.DELIVERED}/{name}"),
     }

@@ -9,6 +9,7 @@ import asyncpg
 
 from gateway.domain.ids import rfc3339
 from gateway.ledger import pauses
+from gateway.operators.doors import ask_doors
 from gateway.policy.rules.snapshot import Policy
 from scheduler.core.asks import Blocker, IndexReport, LineReport
 from scheduler.core.blockers import blockers
@@ -35,11 +36,12 @@ async def look(pool: asyncpg.Pool[Any], scheduler: Scheduler, policy: Policy, no
         index = await scheduler.report()
     except IndexUnavailable:
         index = None
+    doors = await ask_doors(scheduler, policy, index, now_at) if index is not None else {}
     return {
         "at": rfc3339(now_at),
         "policy_version": policy.version,
         "processes": [_process(row, policy.version, now_at) for row in rows],
-        "classes": _classes(policy, index),
+        "classes": _classes(policy, index, doors),
         "providers": _providers(policy, index),
         "sessions": _sessions(policy, rows, index),
         "routes": {
@@ -92,12 +94,13 @@ def _process(row: Mapping[str, Any], version: int, now_at: int) -> dict[str, Any
     }
 
 
-def _classes(policy: Policy, index: IndexReport | None) -> dict[str, Any]:
+def _classes(policy: Policy, index: IndexReport | None, doors: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: {
             "weight": rules.weight,
             "wait_budget_ms": rules.wait_budget_ms,
             "door_limit_ms": int(rules.wait_budget_ms * rules.door_share),
+            "door": doors.get(name),
             **_sum([line for (_, cls), line in index.lines.items() if cls == name] if index else None),
         }
         for name, rules in policy.classes.items()

@@ -13,13 +13,17 @@ def blockers(report: IndexReport) -> list[Blocker]:
     """
     found: list[Blocker] = []
     explained: dict[str, int] = {}
+    away: set[str] = set()
     for (provider, class_name), line in report.lines.items():
         link = report.providers.get(provider)
         if line.depth and link is not None and link.state != "up":
+            away.add(provider)
             kind = "paused" if link.state == "paused" else "provider"
             found.append(Blocker(class_name, (kind, provider), line.depth, link.since_ms))
             explained[class_name] = explained.get(class_name, 0) + line.depth
     for scope, held in report.scopes.items():
+        if scope[0] == "provider" and scope[1] in away:
+            continue  # its limit holds the same messages: one row for one thing
         if held.paused or held.held_ms > 0:
             since_ms = held.paused_ms if held.paused else held.held_ms
             found += [Blocker(name, scope, waiting, since_ms) for name, waiting in held.by_class.items()]

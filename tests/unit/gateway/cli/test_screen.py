@@ -32,6 +32,12 @@ def a_class(depth: int | None, age_ms: int | None, budget_ms: int) -> dict[str, 
     }  # fmt: skip
 
 
+REFUSES = {
+    "verdict": "refuse", "predicted_wait_ms": 7_100, "tenant": "acme", "route": "it-main", "cause": "wait",
+    "scope": {"kind": "route", "name": "it-main"},
+}  # fmt: skip
+
+
 def a_status(**changes: Any) -> dict[str, Any]:
     session = {"provider": "carrier-a", "address": "smsc.example:2775", "window": 50, "rate_per_s": 80.0, "worker": "e"}
     return {
@@ -85,6 +91,7 @@ def test_rates_are_summed_over_processes_and_a_restart_counts_from_zero() -> Non
     assert sight.coverage == {"carrier-a": 0.985}
     assert sight.as_json()["rates"]["classes"]["otp"]["sent"] == 15.0
     assert sight_of(a_status(), None, after).as_json()["rates"] is None
+    assert not read_page('sluicegate_receipt_inbox_depth{role="delivery"} NaN', 0.0).families
     assert not read_page("sluicegate_callback_backlog{} 1.0", 0.0).whole
 
 
@@ -123,10 +130,30 @@ def test_the_screen_fits_its_height_and_classes_come_first(height: int) -> None:
         ({"sessions": {"a1": a_status()["sessions"]["a1"] | {"state": "closed"},
                        "a2": a_status()["sessions"]["a2"]}}, "1 of 2 sessions not bound"),
         ({"processes": [a_status()["processes"][0] | {"healthy": False}]}, "api-1 not healthy"),
+        ({"classes": {"otp": a_class(3, 40, 10_000) | {"door": REFUSES}}}, "the door refuses otp"),
+        ({"classes": {"otp": a_class(3, 40, 10_000) | {"door": REFUSES | {"verdict": "accept"}}}}, "all 1 processes"),
     ],
 )  # fmt: skip
 def test_the_headline_tells_the_worst(change: dict[str, Any], told: str) -> None:
     assert told in drawn(Sight(a_status(**change)))[0]
+
+
+def test_the_predicted_wait_is_shown_beside_the_age() -> None:
+    line = drawn(Sight(a_status(classes={"otp": a_class(3, 40, 10_000) | {"door": REFUSES}})), 120)[3]
+    assert line.split()[:6] == ["otp", "3", "40", "ms", "7.1", "s"]
+    assert "receipts to merge -" in drawn(Sight(a_status()))[-1]
+
+
+def test_one_look_has_no_columns_of_rates_and_two_fall_to_zero() -> None:
+    alone = "\n".join(drawn(Sight(a_status()), 160))
+    assert "no/s" not in alone
+    assert "drain/s" in alone
+    page = read_page(PAGE % (100, 5, 90, 0, 4), 10.0)
+    lines = drawn(sight_of(a_status(), page, read_page(PAGE % (100, 5, 90, 0, 4), 12.0)), 160)
+    carrier = next(line for line in lines if line.startswith("carrier-a"))
+    assert carrier.split()[1:8] == ["up", "2/2", "bound", "900", "1.18", "min", "0"], (
+        "nothing was answered between them"
+    )
 
 
 def test_bars() -> None:

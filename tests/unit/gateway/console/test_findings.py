@@ -63,6 +63,23 @@ def test_each_fault_is_found(path: str, value: Any, tone: str, words: str) -> No
     assert found.advice
 
 
+def test_a_door_that_refuses_is_found_by_its_predicted_wait_and_an_outage_is_no_good_news() -> None:
+    status = healthy()
+    scope = {"kind": "provider", "name": "a"}
+    door = {"verdict": "refuse", "predicted_wait_ms": 7_100, "cause": "wait", "tenant": "acme", "scope": scope}
+    status["classes"]["otp"]["door"] = door
+    (found,) = find(status, {})
+    assert (found.tone, found.title) == (
+        WARN, "The door refuses otp: predicted wait 7.1 s, door limit 5 s, held by provider a"
+    )  # fmt: skip
+    assert "still goes out in time" in found.advice
+    status["blockers"] = [{"class": "otp", "scope": scope, "waiting": 3, "since_ms": 900}]
+    status["providers"] = {"a": {"state": "up"}}
+    assert "still goes out in time" in find(status, {})[0].advice, "a limit lets some pass"
+    status["providers"] = {"a": {"state": "down"}}
+    assert "waits for provider a too" in find(status, {})[0].advice
+
+
 def test_a_session_without_holder_and_a_dead_role() -> None:
     status = healthy()
     status["sessions"]["a1"] |= {"state": "closed", "worker": None}

@@ -46,6 +46,6 @@ def test_written_out_secrets_are_hidden_and_references_are_not() -> None:
 
 def test_details_of_the_audit_in_words() -> None:
     assert in_words({"name": "a1", "retry": True, "scopes": ["send", "read"], "tenant": None}) == (
-        "name a1, retry yes, scopes send; read"
+        "name a1, retry yes, scopes send + read"
     )
     assert in_words({"reason": "x" * 1000}).endswith("…")

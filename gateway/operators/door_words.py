@@ -1,0 +1,38 @@
+"""What a headline says of a door that does not take messages in (pure; the command line uses it too)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_VERBS = {"refuse": "refuses", "defer": "defers"}
+
+
+def turned_away(class_name: str, one: Mapping[str, Any]) -> str | None:
+    """A class of `look` whose door refuses or defers, as words without a full stop; None where it does neither.
+
+    A tenant's own limit (`slow_down`) is that tenant's business and no headline.
+    """
+    door = one.get("door")
+    verb = None if door is None else _VERBS.get(door["verdict"])
+    if door is None or verb is None:
+        return None
+    scope = door["scope"]
+    held = "" if scope is None else f", held by {scope['kind']} {scope['name']}"
+    if door["cause"] == "storage":
+        why = "the queue is being rebuilt"
+    elif door["cause"] == "paused":
+        why = f"nobody knows when it goes on{held}"
+    elif door["cause"] == "age":
+        why = f"nothing goes out, or too little{held}"
+    else:
+        why = f"predicted wait {_short(door['predicted_wait_ms'])}, door limit {_short(one['door_limit_ms'])}{held}"
+    return f"the door {verb} {class_name}: {why}"
+
+
+def _short(milliseconds: float) -> str:
+    for size, unit in ((172_800_000, "d"), (7_200_000, "h"), (600_000, "min")):
+        if milliseconds >= size:
+            whole = {"d": 86_400_000, "h": 3_600_000, "min": 60_000}[unit]
+            return f"{milliseconds / whole:.3g} {unit}"
+    return f"{milliseconds / 1000:.3g} s" if milliseconds < 100_000 else f"{milliseconds / 1000:.0f} s"
