@@ -82,7 +82,7 @@ def _classes(status: Mapping[str, Any]) -> Iterator[Finding]:
         away = turned_away(name, one)
         stuck = _stuck(status, name)
         meanwhile = (
-            f"What was accepted waits for {stuck} too, and expires at its own deadline if that takes longer."
+            f"What was accepted and waits for {stuck} does not go out either; past its own deadline it expires."
             if stuck is not None
             else "What was accepted still goes out in time."
         )
@@ -110,17 +110,18 @@ def _classes(status: Mapping[str, Any]) -> Iterator[Finding]:
 def stands_still(status: Mapping[str, Any], scope: Mapping[str, str]) -> bool:
     """Whether nothing at all passes a blocker: a pause, or a carrier that is away or broken. A limit lets some pass."""
     if scope["kind"] == "provider":
-        carrier = status["providers"].get(scope["name"], {})
+        carrier = status.get("providers", {}).get(scope["name"], {})
         return carrier.get("state") not in ("up", None)
     return scope["kind"] == "paused"
 
 
 def _stuck(status: Mapping[str, Any], class_name: str) -> str | None:
     """What stands still and holds messages of a class."""
-    for one in status.get("blockers", ()):
-        if one["class"] == class_name and stands_still(status, one["scope"]):
-            return f"provider {one['scope']['name']}"
-    return None
+    scopes = [one["scope"] for one in status.get("blockers", ()) if one["class"] == class_name]
+    door = status["classes"][class_name].get("door")
+    if door is not None and door["cause"] in ("paused", "age") and door["scope"] is not None:
+        scopes.append(door["scope"])
+    return next((f"provider {scope['name']}" for scope in scopes if stands_still(status, scope)), None)
 
 
 def _sessions(status: Mapping[str, Any]) -> Iterator[Finding]:

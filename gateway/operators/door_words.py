@@ -22,7 +22,9 @@ def turned_away(class_name: str, one: Mapping[str, Any]) -> str | None:
     if door["cause"] == "storage":
         why = "the queue is being rebuilt"
     elif door["cause"] == "paused":
-        why = f"nobody knows when it goes on{held}"
+        why = (
+            "it is paused or cannot be sent" if scope is None else f"{scope['kind']} {scope['name']} is paused or away"
+        )
     elif door["cause"] == "age":
         why = f"nothing goes out, or too little{held}"
     else:
