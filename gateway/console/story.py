@@ -126,7 +126,10 @@ def _headline(message: Mapping[str, Any], explanation: Mapping[str, Any] | None)
         return "It is on its way."
     known = _WAITS.get(waits["scope"])
     if known is not None:
-        return known.format(name=_status_words(str(waits["name"])))
+        name = str(waits["name"])
+        if waits["scope"] in ("session_down", "paused"):
+            name = name.replace(":", " ", 1)  # a scope in full: provider:carrier-a
+        return known.format(name=_status_words(name))
     missing = waits.get("tokens_missing")
     lacks = f"; {missing:.1f} segments are missing" if missing else ""
     return f"It waits for the limit of {waits['scope']} {waits['name']}{lacks}."
