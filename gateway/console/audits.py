@@ -43,5 +43,5 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return "; ".join(map(str, value))
+        return " + ".join(map(str, value))
     return str(value)
