@@ -31,6 +31,7 @@ from gateway.telemetry import begin_at_zero, metrics
 from scheduler.store.scheduler import Scheduler
 
 HEARTBEAT_S = 2.0
+NO_SESSION = "no session is bound"  # the one reason for not being ready that lies with somebody else
 _BEAT_S = 10.0  # a beat that takes longer has failed: the ledger does not answer
 _POOL_MAX = 10
 _POOL_CLOSE_S = 1.0

@@ -27,7 +27,7 @@ from gateway.ledger.session_orders import Orders, read_orders
 from gateway.loops import end
 from gateway.policy.rules.snapshot import Policy, Session
 from gateway.policy.rules.tuning import tuning_of
-from gateway.runtime import Runtime
+from gateway.runtime import NO_SESSION, Runtime
 from gateway.telemetry import metrics, status_label
 from scheduler.store.scheduler import IndexUnavailable
 from smpp.protocol.pdu import DataSm, DeliverSm
@@ -89,7 +89,7 @@ class Egress:
     async def run(self) -> None:
         """The whole life of the role."""
         rt = self._rt
-        rt.report["not_ready"] = "no session is bound"
+        rt.report["not_ready"] = NO_SESSION
         await self._await_policy()
         await self._take_ownership()
         work = [
@@ -337,7 +337,7 @@ class Egress:
         self._shares.look()
         bound = any(line.state == "bound" for line in self._lines.values())
         waits = bool(self._lines) and not bound
-        self._rt.report["not_ready"] = "no session is bound" if waits else None
+        self._rt.report["not_ready"] = NO_SESSION if waits else None
 
     async def _pause(self) -> None:
         """Until the next look, or sooner when the policy changed, the owner came back, or the end begins."""

@@ -27,7 +27,7 @@ from gateway.operators.desk import Desk
 from gateway.operators.server import OperatorsServer
 from gateway.policy import versions
 from gateway.policy.entry import watch_file
-from gateway.runtime import Runtime
+from gateway.runtime import NO_SESSION, Runtime
 from gateway.settings import Settings
 from gateway.supervisor import addresses, greeting
 from gateway.supervisor.first_policy import demo, from_file, port_of_demo, speaks_to
@@ -37,7 +37,9 @@ from gateway.supervisor.role import read_policy_again
 from gateway.supervisor.run_file import NAME, RunFile
 from gateway.supervisor.stores import Stores
 
-READY_S = 15.0  # after that the greeting says what is missing: a carrier may stay away for hours
+# After that the greeting says what is missing. A carrier may stay away for hours; everything else is this machine's and
+# may be slow: who pastes the greeting's line should not meet an index that is still being built.
+READY_S, OWN_READY_S = 15.0, 90.0
 _LOG_MAX = 64 << 20
 _LOG_LOOK_S = 20.0
 _log = logs.get("supervisor")
@@ -145,12 +147,12 @@ class Supervisor:
         return [*([self._simulator] if self._simulator else []), *self._crew.parts]
 
     async def _until_ready(self, desk: Desk) -> bool:
-        until = time.monotonic() + READY_S
+        begun = time.monotonic()
         while not self._stop.is_set():
             reason = await not_ready(desk)
             if reason is None:
                 return True
-            if time.monotonic() > until:
+            if time.monotonic() - begun > (READY_S if NO_SESSION in reason else OWN_READY_S):
                 self._tell(f"not ready yet: {reason}; the logs are in {self._home.directory / 'logs'}")
                 return True
             await asyncio.sleep(0.05)

@@ -46,7 +46,11 @@ class RunningGateway:
                 stderr=errors,
                 start_new_session=True,
             )
-        wait_for(self._greeted, START_S, self.tell)
+        try:
+            wait_for(self._greeted, START_S, self.tell)
+        except BaseException:
+            self.stop()  # a start that came to nothing leaves nobody behind
+            raise
         return self
 
     def tell(self) -> str:
