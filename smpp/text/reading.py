@@ -141,5 +141,12 @@ def _is_little_endian(octets: bytes) -> bool:
     first, second = set(octets[0::2]), set(octets[1::2])
     if len(octets) % 2 or len(first) <= len(second) or not second <= _SCRIPT_PAGES:
         return False
+    if first <= _SCRIPT_PAGES and not _is_odd(octets.decode("utf-16-be", "replace")):
+        return False  # as it stands it is a text already
     swapped = octets.decode("utf-16-le", "replace")
-    return not any(unicodedata.category(char) in ("Cc", "Cn", "Co") and char not in "\t\n\r" for char in swapped)
+    return not _is_odd(swapped)
+
+
+def _is_odd(text: str) -> bool:
+    """Whether characters stand in it that nobody writes."""
+    return any(unicodedata.category(char) in ("Cc", "Cn", "Co") and char not in "\t\n\r" for char in text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs_runner import ROOT, make_place, run_page
-from tests.integration.running_gateway import RunningGateway, ask
+from tests.integration.running_gateway import RunningGateway, ask, wait_for
 
 pytestmark = pytest.mark.timeout(600)  # several gateways start on the way; a busy machine starts slowly
 Run = Callable[[str], str]
@@ -40,7 +41,14 @@ def run(gateway: RunningGateway) -> Run:
         "sg_...": gateway.key,
     }
     leave = ("node ", "git ", "export PATH", ".venv/bin/sluicegate up")
-    return lambda name: run_page(ROOT / name, directory, environment, words, leave=leave)
+    turns = itertools.count(1)  # a page that is run again makes a tenant of its own
+
+    def run(name: str) -> str:
+        return run_page(
+            ROOT / name, directory, environment, words | {"docs-example": f"docs-{next(turns)}"}, leave=leave
+        )
+
+    return run
 
 
 def test_quick_start(run: Run) -> None:
@@ -63,8 +71,11 @@ def test_operations(run: Run, gateway: RunningGateway) -> None:
     headers = {"Authorization": f"Bearer {gateway.key}", "Idempotency-Key": "held", "Content-Type": "application/json"}
     messages = [{"to": f"+44770090014{n}", "text": "held", "application": "held"} for n in range(3)]
     send = f"{gateway.api_url}/v1/messages/batch"
-    ask("POST", send, json.dumps({"messages": [{"to": "+447700900149", "text": "x", "application": "held"}]}).encode(),
-        headers | {"Idempotency-Key": "first"})  # fmt: skip
+    first = {"messages": [{"to": "+447700900149", "text": "x", "application": "held"}]}  # makes the application
+    status, answer = ask("POST", send, json.dumps(first).encode(), headers | {"Idempotency-Key": "first"})
+    assert status == 202
+    sent = answer["results"][0]["message"]["id"]
+    wait_for(lambda: gateway.message(sent)["final"], 30.0)  # the pause would hold it too
     assert ask("POST", f"{gateway.api_url}/v1/applications/held/pause", b"", headers)[0] == 200
     assert ask("POST", send, json.dumps({"messages": messages}).encode(), headers)[0] == 202
     shutil.rmtree(gateway.data_dir.parent / "restored", ignore_errors=True)

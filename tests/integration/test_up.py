@@ -177,7 +177,7 @@ def test_send_by_hand_waits_for_the_end(gateway: RunningGateway) -> None:
     assert [line.split()[:2] for line in rehearsed.stdout.splitlines()[-2:]] == [["1", "152"], ["2", "48"]]
     refused = gateway.command("send", "--to", "nobody", "--text", "x")
     assert refused.returncode == 1
-    assert "/to" in refused.stderr
+    assert "to: must be one number in E.164 form" in refused.stderr
 
 
 def test_tenants_and_keys_by_command(gateway: RunningGateway) -> None:

@@ -329,3 +329,9 @@ def test_near_letters(text: str, near: str) -> None:
 @pytest.mark.parametrize("text", ["Привет", "“Привет”", "ok 😀…", "中文", "a ≮ b", "“x” 𝄞"])
 def test_a_text_that_stays_ucs2_stays_as_it_was(text: str) -> None:
     assert transliterate(text) == text
+
+
+@pytest.mark.parametrize("text", ["\rč", "\nĀ", "ĀĠ", "\u0901\u0420", "a\r\nč"])
+def test_a_text_that_reads_well_as_it_stands_is_not_turned_around(text: str) -> None:
+    """Octets that would be a text in either order are big-endian, as the specification says (3GPP TS 23.038, 6.2.3)."""
+    assert decode(text.encode("utf-16-be"), 8) == text
