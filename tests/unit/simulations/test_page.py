@@ -25,6 +25,7 @@ def test_of_two_files_the_first_counts_and_each_engine_is_named(tmp_path: Path) 
     told = list(table_of(found, ", ".join(commits), engines))
     assert told[0] == (
         "The worst value over 100,000 messages: 20 seeds with the scripts on Valkey; 1,000,000 messages: 3 seeds "
-        "with the scripts on Valkey (scenarios 12) and 3 seeds with their model (scenarios 1) (commit aaa)."
+        "with the scripts on Valkey (scenarios 12) and 3 seeds with the model of the scripts (scenarios 1) "
+        "(commit aaa)."
     )
     assert [line.split("|")[-3:-1] for line in told[4:]] == [[" 0.5 ", " **2: not reached** "], [" 0.5 ", " 0.25 "]]
