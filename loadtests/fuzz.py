@@ -30,7 +30,8 @@ from smpp.protocol.codec import decode, encode, encode_bare
 from smpp.protocol.errors import ProtocolError
 from smpp.protocol.events import Ended, Requested
 from smpp.protocol.pdu import TYPES, BindTransceiver, DataSm, DeliverSm, Pdu, SubmitSm
-from smpp.protocol.session import Session, SessionSettings
+from smpp.protocol.session import Session
+from smpp.protocol.settings import SessionSettings
 from smpp.protocol.states import Side
 from smpp.receipts import reader
 from smpp.text import decode as decode_text

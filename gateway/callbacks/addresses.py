@@ -12,21 +12,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-# Not private in every release of the library, yet only meaningful inside a network or a cloud's host, or meant for
-# nobody: relays of 6to4 (RFC 7526), examples in texts (RFC 9637).
-_INNER: Final = (
-    IPv4Network("168.63.129.16/32"),
-    IPv4Network("192.0.0.0/24"),
-    IPv4Network("100.64.0.0/10"),
-    IPv4Network("192.88.99.0/24"),
-    IPv6Network("3fff::/20"),
-)
-_NAT64: Final = IPv6Network("64:ff9b::/96")
-_GLOBAL_UNICAST: Final = IPv6Network("2000::/3")  # all that is assigned (RFC 4291, 2.4): not the old site-local ones
+from gateway.domain.public_addresses import is_public
+
 # Where other protocols listen, which a POST could be made to speak to (the Fetch standard's list, "port blocking").
 BLOCKED_PORTS: Final = frozenset(
     {0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109}
@@ -43,21 +34,6 @@ FRESH_S: Final = 1.0
 
 class AddressRefused(OSError):
     """The address is not one that callbacks may reach; the text names no address."""
-
-
-@lru_cache(maxsize=4_096)
-def is_public(address: str) -> bool:
-    """Whether an IP address belongs to the public internet, whatever it is wrapped in."""
-    found = ip_address(address.partition("%")[0])
-    if isinstance(found, IPv4Address):
-        return _is_public_v4(found)
-    translated = _translated(found)
-    if translated is not None:
-        return _is_public_v4(translated)
-    if found not in _GLOBAL_UNICAST or not _is_plain(found) or _is_inner(found):
-        return False
-    tunneled = [found.sixtofour, *(found.teredo or ()), _isatap(found)]
-    return all(one is None or _is_public_v4(one) for one in tunneled)
 
 
 def check_url(url: str, *, allow_private: bool) -> None:
@@ -149,30 +125,3 @@ def _is_literal(host: str) -> bool:
 def _look_up(host: str, port: int) -> list[str]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     return list(dict.fromkeys(str(where[0]) for *_, where in found))
-
-
-def _is_public_v4(address: IPv4Address) -> bool:
-    return _is_plain(address) and not _is_inner(address)
-
-
-def _is_inner(address: IPv4Address | IPv6Address) -> bool:
-    return any(address in network for network in _INNER)
-
-
-def _isatap(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that an ISATAP interface tunnels to, whatever its prefix (RFC 5214, 6.1)."""
-    interface = int(address) & 0xFFFF_FFFF_FFFF_FFFF
-    return IPv4Address(interface & 0xFFFF_FFFF) if interface >> 32 in (0x5EFE, 0x0200_5EFE) else None
-
-
-def _is_plain(address: IPv4Address | IPv6Address) -> bool:
-    if address.is_multicast or address.is_unspecified or address.is_loopback or address.is_link_local:
-        return False
-    return address.is_global and not address.is_reserved
-
-
-def _translated(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that is really reached: an IPv4-mapped one, or one behind the well-known NAT64 prefix."""
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else None

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from gateway import logs
+from gateway.egress import session_metrics
 from gateway.egress.accounts import Accounts, account_of
 from gateway.egress.claimer import Claimer, ClaimerParts, claim_line
 from gateway.egress.health import HealthReporter
@@ -15,7 +16,7 @@ from gateway.egress.inbox_writer import InboxWriter
 from gateway.egress.outcome_writer import OutcomeWriter, WriterParts, hand_on
 from gateway.egress.owner import Owner
 from gateway.egress.roster import plan
-from gateway.egress.session_line import LineParts, SessionLine, forget_metrics
+from gateway.egress.session_line import LineParts, SessionLine
 from gateway.egress.shares import RetryShares
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.egress.submissions import References
@@ -331,7 +332,7 @@ class Egress:
         sessions: dict[str, Any] = {name: line.report() for name, line in self._lines.items()}
         self._rt.report["sessions"] = sessions
         for name in self._shown - sessions.keys() - self._leaving.keys():
-            forget_metrics(name)  # others show it now, or nobody has it any more
+            session_metrics.forget(name)  # others show it now, or nobody has it any more
         self._shown = frozenset(sessions) | frozenset(self._leaving)
         self._rt.report["holds"] = sorted(self._owner.held)
         self._shares.look()

@@ -11,12 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from prometheus_client import Gauge
-
 from gateway import logs
 from gateway.clock import Clock
+from gateway.egress import session_metrics
 from gateway.egress.accounts import Accounts
-from gateway.egress.binder import STATES, Binder, BinderParts
+from gateway.egress.binder import Binder, BinderParts
 from gateway.egress.claimer import Claimer
 from gateway.egress.flights import Part
 from gateway.egress.health import HealthReporter, Load, Member
@@ -379,22 +378,8 @@ class SessionLine:
         self._tasks.append(task)
 
     def enter(self, state: str) -> None:
-        """Shows the state of the session, one of STATES."""
+        """Shows the state of the session, one of `binder.STATES`."""
         if self.state == "closed":
             return
         self.state = state
-        for each in STATES:
-            metrics.session_state.labels(self.session.name, each).set(1 if each == state else 0)
-
-
-def forget_metrics(name: str) -> None:
-    """Takes a session off the page of this process."""
-    for state in STATES:
-        _remove(metrics.session_state, name, state)
-    for gauge in (metrics.session_window_used, metrics.session_window_max, metrics.session_rate_per_s):
-        _remove(gauge, name)
-
-
-def _remove(gauge: Gauge, *labels: str) -> None:
-    with suppress(KeyError):  # never shown
-        gauge.remove(*labels)
+        session_metrics.show_state(self.session.name, state)

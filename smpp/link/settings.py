@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from smpp.protocol.framer import PDU_OCTETS_MAX
-from smpp.protocol.session import SessionSettings
+from smpp.protocol.settings import SessionSettings
 from smpp.protocol.states import Side
 from smpp.protocol.timers import TimerSettings
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
 
 from smpp.protocol import commands as c
@@ -25,29 +24,16 @@ from smpp.protocol import errors as e
 from smpp.protocol.codec import decode, encode, encode_bare
 from smpp.protocol.errors import NotPermitted, PduInvalid, ProtocolError
 from smpp.protocol.events import Answered, Ended, Event, PeerUnbound, Requested, TimedOut
-from smpp.protocol.framer import PDU_OCTETS_MAX, Framer
+from smpp.protocol.framer import Framer
 from smpp.protocol.pdu import TYPES, EnquireLink, GenericNack, Pdu, Unbind, Unknown
+from smpp.protocol.settings import SessionSettings
 from smpp.protocol.states import BOUND, PERMITTED, TRANSITIONS, Side, State, Step, permitted
-from smpp.protocol.timers import Timers, TimerSettings, Verdict
+from smpp.protocol.timers import Timers, Verdict
 from smpp.protocol.window import Window
-
-PEER_REQUESTS_MAX: Final = 5_000
-"""Unanswered requests of the peer that a session holds; the next is answered ESME_RX_T_APPN, so carriers repeat it."""
 
 EARLY_MAX: Final = 100  # deliveries of a carrier that wait for its answer to our bind; further ones are refused
 
 _STEPS: Final = {step.value: step for step in Step}
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSettings:
-    """`window` counts our unanswered requests; `first_sequence` is 1 by the spec."""
-
-    window: int = 10
-    pdu_octets_max: int = PDU_OCTETS_MAX
-    peer_requests_max: int = PEER_REQUESTS_MAX
-    first_sequence: int = 1
-    timers: TimerSettings = field(default_factory=TimerSettings)
 
 
 class Session:

@@ -6,13 +6,16 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -158,6 +161,21 @@ def ask(method: str, url: str, body: bytes | None = None, headers: dict[str, str
         return status, json.loads(raw)
     except ValueError:
         return status, raw
+
+
+@contextmanager
+def running(prefix: str, *flags: str) -> Iterator[RunningGateway]:
+    """A gateway in a new directory under which others may pass (the stores run as another account); gone at the end."""
+    parent = Path(tempfile.mkdtemp(prefix=f"sluicegate-{prefix}-"))
+    parent.chmod(0o711)
+    try:
+        made = RunningGateway(parent / ".sluicegate", *flags).start()
+        try:
+            yield made
+        finally:
+            made.stop()
+    finally:
+        shutil.rmtree(parent, ignore_errors=True)
 
 
 def wait_for(look: Callable[[], T], patience_s: float, tell: Callable[[], object] = lambda: "") -> T:

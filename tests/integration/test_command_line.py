@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +18,7 @@ from gateway.cli.main import app, main
 from gateway.supervisor.run_file import read as read_run
 from tests.conftest import run_apart
 from tests.docs_runner import ROOT, blocks_of, commands_of
-from tests.integration.running_gateway import RunningGateway, ask, wait_for
+from tests.integration.running_gateway import RunningGateway, ask, running, wait_for
 
 pytestmark = pytest.mark.timeout(300)
 Say = Callable[..., tuple[int, str, str]]
@@ -98,20 +96,15 @@ PLACES: Final = {
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[RunningGateway]:
-    parent = Path(tempfile.mkdtemp(prefix="sluicegate-verbs-"))
-    parent.chmod(0o711)
-    running = RunningGateway(parent / ".sluicegate").start()
-    headers = {"Authorization": f"Bearer {running.key}", "Idempotency-Key": "1", "Content-Type": "application/json"}
-    body = b'{"to": "+447700900129", "text": "x", "application": "spring"}'
-    wait_for(lambda: ask("POST", f"{running.api_url}/v1/messages", body, headers)[0] == 202, 60, running.tell)
-    source = json.loads(running.command("policy", "show", "--json").stdout)["source"]
-    (parent / "policy.yaml").write_text(source + "# again\n", encoding="utf-8")
-    (parent / "invalid.yaml").write_text("classes: 7\n", encoding="utf-8")
-    try:
-        yield running
-    finally:
-        running.stop()
-        shutil.rmtree(parent, ignore_errors=True)
+    with running("verbs") as made:
+        headers = {"Authorization": f"Bearer {made.key}", "Idempotency-Key": "1", "Content-Type": "application/json"}
+        body = b'{"to": "+447700900129", "text": "x", "application": "spring"}'
+        wait_for(lambda: ask("POST", f"{made.api_url}/v1/messages", body, headers)[0] == 202, 60, made.tell)
+        source = json.loads(made.command("policy", "show", "--json").stdout)["source"]
+        parent = made.data_dir.parent
+        (parent / "policy.yaml").write_text(source + "# again\n", encoding="utf-8")
+        (parent / "invalid.yaml").write_text("classes: 7\n", encoding="utf-8")
+        yield made
 
 
 @pytest.fixture

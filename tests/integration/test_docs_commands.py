@@ -6,14 +6,12 @@ import itertools
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.docs_runner import ROOT, make_place, run_page
-from tests.integration.running_gateway import RunningGateway, ask, wait_for
+from tests.integration.running_gateway import RunningGateway, ask, running, wait_for
 
 pytestmark = pytest.mark.timeout(600)  # several gateways start on the way; a busy machine starts slowly
 Run = Callable[[str], str]
@@ -21,14 +19,8 @@ Run = Callable[[str], str]
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[RunningGateway]:
-    parent = Path(tempfile.mkdtemp(prefix="sluicegate-docs-"))
-    parent.chmod(0o711)
-    running = RunningGateway(parent / ".sluicegate").start()
-    try:
-        yield running
-    finally:
-        running.stop()
-        shutil.rmtree(parent, ignore_errors=True)
+    with running("docs") as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -22,17 +22,13 @@ import pytest
 
 from gateway.policy.demo import demo_policy
 from gateway.supervisor.addresses import free_port
-from tests.integration.running_gateway import ROOT, RunningGateway, ask, wait_for
+from tests.integration.running_gateway import ROOT, RunningGateway, ask, running, wait_for
 
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[RunningGateway]:
-    parent = Path(tempfile.mkdtemp(prefix="sluicegate-up-"))
-    parent.chmod(0o711)
-    running = RunningGateway(parent / "data").start()
-    yield running
-    running.stop()
-    shutil.rmtree(parent, ignore_errors=True)
+    with running("up") as made:
+        yield made
 
 
 def test_the_pasted_line_is_delivered(gateway: RunningGateway) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.running_gateway import RunningGateway, ask, wait_for
+from tests.integration.running_gateway import RunningGateway, ask, running, wait_for
 from tests.interop.node import HERE
 
 pytestmark = pytest.mark.interop
@@ -67,12 +65,8 @@ class Browser:
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[RunningGateway]:
-    parent = Path(tempfile.mkdtemp(prefix="sluicegate-console-"))
-    parent.chmod(0o711)
-    running = RunningGateway(parent / "data").start()
-    yield running
-    running.stop()
-    shutil.rmtree(parent, ignore_errors=True)
+    with running("console") as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

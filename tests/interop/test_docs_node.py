@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.docs_runner import ROOT, blocks_of, commands_of
-from tests.integration.running_gateway import RunningGateway
+from tests.integration.running_gateway import RunningGateway, running
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 PAGE = blocks_of(ROOT / "docs" / "api-guide.md")
@@ -80,14 +78,8 @@ class _Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[RunningGateway]:
-    parent = Path(tempfile.mkdtemp(prefix="sluicegate-node-"))
-    parent.chmod(0o711)
-    running = RunningGateway(parent / ".sluicegate").start()
-    try:
-        yield running
-    finally:
-        running.stop()
-        shutil.rmtree(parent, ignore_errors=True)
+    with running("node") as made:
+        yield made
 
 
 def test_the_node_sender_sends(gateway: RunningGateway, tmp_path: Path) -> None:

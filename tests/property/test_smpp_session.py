@@ -14,7 +14,8 @@ from smpp.protocol.codec import decode, encode, encode_bare
 from smpp.protocol.events import Answered, Ended, Event, TimedOut
 from smpp.protocol.framer import Framer
 from smpp.protocol.pdu import BindTransceiver, EnquireLink, SubmitSm, SubmitSmResp, Unbind
-from smpp.protocol.session import Session, SessionSettings
+from smpp.protocol.session import Session
+from smpp.protocol.settings import SessionSettings
 from smpp.protocol.states import Side
 from smpp.protocol.timers import TimerSettings
 

@@ -27,7 +27,8 @@ from smpp.protocol.pdu import (
     SubmitSm,
     Unbind,
 )
-from smpp.protocol.session import Session, SessionSettings
+from smpp.protocol.session import Session
+from smpp.protocol.settings import SessionSettings
 from smpp.protocol.states import Side
 from smpp.protocol.timers import TimerSettings
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from gateway.domain.public_addresses import is_public
 from gateway.policy.rules.faults import Fault
 from gateway.policy.rules.scalars import is_reference
 from gateway.policy.rules.snapshot import Limit, Policy, Provider, Session, Tenant
@@ -198,7 +198,7 @@ def _is_inner(url: str) -> bool:
     """Whether a URL names such an address itself; a name is judged at each delivery, when it is resolved."""
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")
-        return host == "localhost" or host.endswith(".localhost") or not ip_address(host).is_global
+        return host == "localhost" or host.endswith(".localhost") or not is_public(host)
     except ValueError:
         return False
 

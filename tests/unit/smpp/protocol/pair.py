@@ -6,7 +6,8 @@ from smpp.protocol.codec import decode
 from smpp.protocol.events import Event, Requested
 from smpp.protocol.framer import Framer
 from smpp.protocol.pdu import Bind, BindReceiver, BindTransceiver, BindTransmitter, Pdu
-from smpp.protocol.session import Session, SessionSettings
+from smpp.protocol.session import Session
+from smpp.protocol.settings import SessionSettings
 from smpp.protocol.states import Side
 from smpp.protocol.timers import TimerSettings
 

@@ -23,7 +23,8 @@ from smpp.protocol.pdu import (
     Unbind,
     UnbindResp,
 )
-from smpp.protocol.session import Session, SessionSettings
+from smpp.protocol.session import Session
+from smpp.protocol.settings import SessionSettings
 from smpp.protocol.states import PERMITTED, TRANSITIONS, Side, State, Step, permitted
 from tests.unit.smpp.protocol.pair import TIMERS, Pair, pdus_of
 

@@ -22,7 +22,8 @@ from smpp.protocol.pdu import (
     SubmitSmResp,
     Unbind,
 )
-from smpp.protocol.session import EARLY_MAX, Session, SessionSettings
+from smpp.protocol.session import EARLY_MAX, Session
+from smpp.protocol.settings import SessionSettings
 from smpp.protocol.states import Side, State
 from smpp.protocol.status import consequence
 from tests.unit.smpp.protocol.pair import TIMERS

@@ -1,0 +1,23 @@
+"""What a session is told once: bounds and timers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from smpp.protocol.framer import PDU_OCTETS_MAX
+from smpp.protocol.timers import TimerSettings
+
+PEER_REQUESTS_MAX: Final = 5_000
+"""Unanswered requests of the peer that a session holds; the next is answered ESME_RX_T_APPN, so carriers repeat it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """`window` counts our unanswered requests; `first_sequence` is 1 by the spec."""
+
+    window: int = 10
+    pdu_octets_max: int = PDU_OCTETS_MAX
+    peer_requests_max: int = PEER_REQUESTS_MAX
+    first_sequence: int = 1
+    timers: TimerSettings = field(default_factory=TimerSettings)
