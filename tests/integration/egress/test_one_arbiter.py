@@ -104,7 +104,11 @@ async def test_two_hundred_messages_are_decided_once_each(database_url: str, red
             bidders.over.set()
             await expiring
 
-        attempts = await world.conn.fetch("SELECT id, kind FROM attempts")
+        # A claim whose deadline passed before its first octet left decides too: it ends the message as expired.
+        attempts = await world.conn.fetch(
+            "SELECT id, CASE WHEN kind = 'submit' AND written_at IS NULL THEN 'expire' ELSE kind END AS kind"
+            " FROM attempts"
+        )
         kinds = {row["id"]: row["kind"] for row in attempts}
         assert len(attempts) == len(kinds) == MESSAGES, "a message was decided twice, or never"
         rows = await world.rows(ids)
