@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from gateway import logs
 from gateway.policy import versions
@@ -26,10 +26,15 @@ _LOCK = 0x51_CE_90_11
 _LOCK_PATIENCE_S = 10.0
 _LOOK_S = 0.05
 _log = logs.get("policy")
+P = TypeVar("P")
 
 
 class PolicyRefused(Exception):
     """The version is valid but not every live process can use it; the text names the processes."""
+
+
+class PolicyBusy(PolicyRefused):
+    """Another policy is being applied for longer than one waits; the same again may do."""
 
 
 class _Clock(Protocol):
@@ -57,17 +62,39 @@ class Applier:
 
         Raises PolicyInvalid with all faults, PolicyRefused naming the processes; both leave the old version in force.
         """
-        try:
-            policy = await asyncio.to_thread(read_policy, source)
-        except PolicyInvalid as invalid:
-            await self._tell_invalid(invalid, by)
-            raise
+        _, policy = await self._read(lambda: (source, read_policy(source)), by)
         async with self._turn() as conn:
             in_force = await versions.active(conn)
             if in_force is not None and in_force[1] == source:
-                metrics.policy_reloads_total.labels("unchanged").inc()
-                return in_force[0]
+                return _unchanged(in_force[0])
             return await self._enter(conn, policy, source, by, note)
+
+    async def apply_latest(self, read: Callable[[], str], by: str, *, unless_known: bool = False) -> int | None:
+        """Puts in force what `read` finds once it is this applier's turn, so that no older text comes after a newer.
+
+        With `unless_known` a text that was in force before is left alone: None where another is in force now.
+        Raises what `apply` raises, and PolicyInvalid of `read`.
+        """
+        async with self._turn() as conn:
+            in_force = await versions.active(conn)
+            source, policy = await self._read(lambda: _parsed(read(), in_force), by)
+            if policy is None:
+                assert in_force is not None
+                return in_force[0] if unless_known else _unchanged(in_force[0])
+            if unless_known and in_force is not None:
+                known = await versions.known(conn, versions.digest_of(source))
+                if known is not None:
+                    _log.warning("policy_file_applied_before", version=known, in_force=in_force[0])
+                    return None
+            return await self._enter(conn, policy, source, by, "")
+
+    async def _read(self, read: Callable[[], tuple[str, P]], by: str) -> tuple[str, P]:
+        """In a thread: thousands of tenants take longer to read than a message may wait for the loop."""
+        try:
+            return await asyncio.to_thread(read)
+        except PolicyInvalid as invalid:
+            await self._tell_invalid(invalid, by)
+            raise
 
     async def rollback(self, version: int, by: str) -> int:
         """Puts an earlier text in force again, as a new version; raises LookupError, PolicyInvalid, PolicyRefused."""
@@ -143,7 +170,7 @@ class Applier:
             until = time.monotonic() + _LOCK_PATIENCE_S
             while not await conn.fetchval("SELECT pg_try_advisory_lock($1)", _LOCK):
                 if time.monotonic() >= until:
-                    raise PolicyRefused("another policy is being applied: try again")
+                    raise PolicyBusy("another policy is being applied: try again")
                 await asyncio.sleep(_LOOK_S)
             try:
                 yield conn
@@ -159,6 +186,16 @@ async def _unlock(conn: Any) -> None:
     except BaseException:
         conn.terminate()
         raise
+
+
+def _parsed(source: str, in_force: tuple[int, str] | None) -> tuple[str, Policy | None]:
+    """A text with its policy, or without where it is in force already."""
+    return source, None if in_force is not None and in_force[1] == source else read_policy(source)
+
+
+def _unchanged(version: int) -> int:
+    metrics.policy_reloads_total.labels("unchanged").inc()
+    return version
 
 
 def error_text(version: int, faults: list[str]) -> str:

@@ -8,10 +8,12 @@ from typing import Any, Protocol
 
 from gateway import logs
 from gateway.policy import versions
-from gateway.policy.applier import Applier, PolicyRefused
+from gateway.policy.applier import Applier, PolicyBusy, PolicyRefused
 from gateway.policy.rules.faults import Fault, PolicyInvalid
 
 LOOK_S = 1.0
+SETTLE_S = 0.2
+_LATER = "later"
 _log = logs.get("policy")
 
 
@@ -27,47 +29,57 @@ class Installation(Protocol):
 async def apply_file(rt: Installation, path: Path, by: str, *, at_start: bool = False) -> int | None:
     """Applies a file and returns the version in force with it.
 
-    With `at_start` a content that was applied before is left alone (None, with a warning where another is in force),
-    so that a restart after a rollback keeps the rollback. Raises PolicyInvalid, PolicyRefused.
+    It is read when it is this process's turn: of a SIGHUP and a change seen on disk at once, in one process or in two,
+    none brings an older text back. With `at_start` a content that was applied before is left alone (None, with a
+    warning where another is in force), so that a restart after a rollback keeps the rollback.
+    Raises PolicyInvalid, PolicyRefused.
     """
-    source = await asyncio.to_thread(read_file, path)
-    if at_start:
-        async with rt.pool.acquire() as conn:
-            in_force = await versions.active(conn)
-            known = await versions.known(conn, versions.digest_of(source))
-        if in_force is not None and in_force[1] == source:
-            return in_force[0]
-        if in_force is not None and known is not None:
-            _log.warning("policy_file_applied_before", version=known, in_force=in_force[0])
-            return None
-    return await rt.applier.apply(source, by)
+    return await rt.applier.apply_latest(lambda: read_file(path), by, unless_known=at_start)
 
 
 async def watch_file(rt: Installation, path: Path) -> None:
-    """Applies the file whenever its content changes while running; faults are logged and the old policy stays."""
+    """Applies the file whenever its content changes while running; faults are logged and the old policy stays.
+
+    What could not be judged (PostgreSQL away, another policy on its way) is tried again at each look.
+    """
     stamp, digest = _stamp(path), _digest(path)  # before any await: no later change is missed
     while True:
         await asyncio.sleep(LOOK_S)
         seen = await asyncio.to_thread(_stamp, path)
         if seen == stamp:
             continue
+        # A file that is being written may be valid already, and lack its end.
+        await asyncio.sleep(SETTLE_S)
+        if await asyncio.to_thread(_stamp, path) != seen:
+            continue
         stamp = seen
         changed = await asyncio.to_thread(_digest, path)
         if changed is None or changed == digest:
             continue
-        digest = changed
-        await apply_quietly(rt, path, f"file {path.name}")
+        if await _attempt(rt, path, f"file {path.name}") is _LATER:
+            stamp = None
+        else:
+            digest = changed
 
 
 async def apply_quietly(rt: Installation, path: Path, by: str) -> int | None:
     """Applies a file for SIGHUP and the watcher: what is wrong is told in log, audit and metric, and None returned."""
+    found = await _attempt(rt, path, by)
+    return found if isinstance(found, int) else None
+
+
+async def _attempt(rt: Installation, path: Path, by: str) -> int | str | None:
+    """The version in force, None where the file was refused, _LATER where it was not judged."""
     try:
         return await apply_file(rt, path, by)
+    except PolicyBusy as busy:
+        _log.error("policy_file_not_applied", file=path.name, reason=str(busy))
     except (PolicyInvalid, PolicyRefused) as refused:
         _log.error("policy_file_not_applied", file=path.name, reason=str(refused))
-    except Exception as error:  # PostgreSQL away or the like: the next change or SIGHUP tries again
+        return None
+    except Exception as error:  # PostgreSQL away or the like
         _log.error("policy_file_not_applied", file=path.name, reason=type(error).__name__)
-    return None
+    return _LATER
 
 
 def read_file(path: Path) -> str:

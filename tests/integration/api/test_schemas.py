@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -39,16 +41,25 @@ def explore(document: dict[str, Any], base: str, key: str, known: dict[str, list
     with requests.Session() as session:
         for result in schema.get_all_operations():
             operation = result.ok()
+            began = time.monotonic()
+            played: int | str
             try:
-                _play(operation, session, base, key, known)
+                played = _play(operation, session, base, key, known)
             except BaseException as error:  # ExceptionGroup of schemathesis, or a hypothesis failure
                 if isinstance(error, KeyboardInterrupt):
                     raise
+                played = "a fault after some"
                 faults.append(f"{operation.method.upper()} {operation.path}: {_told(error)}")
+            # Seen with `pytest -s`, where a long run would else say nothing for an hour.
+            took_s = time.monotonic() - began
+            sys.stderr.write(f"{took_s:7.1f} s  {operation.method.upper()} {operation.path}: {played} calls\n")
     return faults
 
 
-def _play(operation: Any, session: requests.Session, base: str, key: str, known: dict[str, list[str]]) -> None:
+def _play(operation: Any, session: requests.Session, base: str, key: str, known: dict[str, list[str]]) -> int:
+    """How many calls were made, all answered as described; raises what hypothesis raises of one that was not."""
+    calls = 0
+
     @settings(
         max_examples=EXAMPLES,
         deadline=None,
@@ -59,6 +70,8 @@ def _play(operation: Any, session: requests.Session, base: str, key: str, known:
     )
     @given(case=operation.as_strategy(), real=st.booleans(), place=st.integers(0, 7))
     def play(case: Any, real: bool, place: int) -> None:
+        nonlocal calls
+        calls += 1
         if real:  # a thing that is there, instead of a name that nothing has
             for name in case.path_parameters or {}:
                 if name in known:
@@ -73,6 +86,7 @@ def _play(operation: Any, session: requests.Session, base: str, key: str, known:
         case.validate_response(answer, checks=_CHECKS)
 
     play()
+    return calls
 
 
 def _told(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -13,9 +14,9 @@ from typing import Any, cast
 import pytest
 
 from gateway.ledger.connect import open_pool
-from gateway.policy import versions
+from gateway.policy import entry, versions
 from gateway.policy.applier import Applier, PolicyRefused
-from gateway.policy.entry import apply_file, apply_quietly, watch_file
+from gateway.policy.entry import apply_file, apply_quietly, read_file, watch_file
 from gateway.policy.holder import PolicyHolder
 from gateway.policy.rules.parse import PolicyInvalid
 from gateway.policy.rules.snapshot import Policy
@@ -259,6 +260,36 @@ async def test_a_refused_content_is_not_known(installation: Installation, tmp_pa
     assert await apply_quietly(installation, path, "SIGHUP") is None
     await installation.pool.execute("UPDATE processes SET ended_at = 1 WHERE id = $1", lagging)
     assert await apply_file(installation, path, "start", at_start=True) == 3
+
+
+async def test_an_older_text_of_the_file_never_comes_after_a_newer(
+    installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A SIGHUP has read the file when it changes, and the watcher of another process applies the new text."""
+    path = tmp_path / "policy.yaml"
+    path.write_text(policy_text(10))
+    has_read, may_go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow_read(file: Path) -> str:
+        text = read_file(file)
+        if text == policy_text(10):
+            loop.call_soon_threadsafe(has_read.set)
+            assert may_go_on.wait(60)
+        return text
+
+    monkeypatch.setattr(entry, "read_file", slow_read)
+    by_signal = asyncio.create_task(apply_file(installation, path, "SIGHUP"))
+    await asyncio.wait_for(has_read.wait(), 60)
+    path.write_text(policy_text(20))
+    by_watch = asyncio.create_task(apply_file(installation, path, "file"))
+    await asyncio.wait({by_watch}, timeout=1)  # as far as it gets while the other holds the older text
+    may_go_on.set()
+    await asyncio.gather(by_signal, by_watch)
+    async with installation.pool.acquire() as conn:
+        in_force = await versions.active(conn)
+    assert in_force is not None
+    assert in_force[1] == policy_text(20)
 
 
 async def test_the_file_is_watched(installation: Installation, tmp_path: Path) -> None:
