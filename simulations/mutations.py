@@ -151,8 +151,8 @@ MUTATIONS: Mapping[str, Mutation] = {
         (13,),
         "promises to the first broken",
         "lease",
-        "LATE_MARGIN, LATE_SHARE, LATE_PRICE = 0.1, 0.65, 0.001",
-        "LATE_MARGIN, LATE_SHARE, LATE_PRICE = 0.1, 0.65, 1",
+        "LATE_PART, LATE_SHARE, LATE_PRICE = 0.5, 0.65, 0.001",
+        "LATE_PART, LATE_SHARE, LATE_PRICE = 0.5, 0.65, 1",
         40_000,
     ),
     "silence-unnoticed": Mutation(

@@ -4,10 +4,11 @@
 -- Cost: about 105 us a call, 20 us a flow visited, 2 us a message (scheduling.md section 0), whatever the backlog.
 local VISITS_MAX = 400       -- flow visits per call
 local EXPIRED_MAX = 500      -- expired references per call
--- A flow whose head has waited longer than the door would have let it in for was promised more than its share gives now
+-- A flow whose tail would not go before its deadline at the share that the flow has now was promised more than that
 -- (others came since): it is visited again at a small part of the price, as long as late flows have no more than this
--- share of the class's service. With a door that closes at half of the budget both promises hold (scenario 13).
-local LATE_MARGIN, LATE_SHARE, LATE_PRICE = 0.1, 0.65, 0.001
+-- share of the class's service. Looked at where the head has waited for this part of what the door lets in for. With a
+-- door that closes at half of the budget the promises to the newcomers hold as well (scenario 13).
+local LATE_PART, LATE_SHARE, LATE_PRICE = 0.5, 0.65, 0.001
 local name, session = ARGV[2], ARGV[3]
 local left, left_segments, lease_ms, lease_id = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local without = {}
@@ -218,13 +219,24 @@ local function choose(f, refs, room, binding, all)
   return v
 end
 
+-- Whether a flow was promised more than its share gives now.
+local function is_late(C, f, q, v)
+  local head = v.refs[1]
+  local deadline = unpack_record('>I2', head, 23) * 4294967296 + unpack_record('>I4', head, 25)
+  local queued = unpack_record('>I2', head, 29) * 4294967296 + unpack_record('>I4', head, 31)
+  if now - queued <= C.late * (deadline - queued) then return false end
+  local tail = C.L.mu > 0 and call('LINDEX', q, -1)
+  if not tail then return true end
+  local left_ms = unpack_record('>I2', tail, 23) * 4294967296 + unpack_record('>I4', tail, 25) - now
+  local behind = call('LLEN', q) * v.segments / #v.refs
+  return behind * tenant_record(f.line, f.tenant).m * C.L.A / weight_of(f.tenant) * 1000 / C.L.mu > left_ms
+end
+
 -- What a visit costs the flow in virtual time: a tenant's weight is divided among its active flows, and of that retries
 -- have half of what first attempts have; little for a late flow while there is credit for it.
-local function price_of(C, f, v)
+local function price_of(C, f, q, v)
   local price = v.segments * tenant_record(f.line, f.tenant).m * (f.retry and 2 or 1) / weight_of(f.tenant)
-  local deadline = unpack_record('>I2', v.refs[1], 23) * 4294967296 + unpack_record('>I4', v.refs[1], 25)
-  local queued = unpack_record('>I2', v.refs[1], 29) * 4294967296 + unpack_record('>I4', v.refs[1], 31)
-  if now - queued > C.late * (deadline - queued) and C.L.late >= v.segments then
+  if C.L.late >= v.segments and is_late(C, f, q, v) then
     C.L.late = C.L.late - v.segments
     return price * LATE_PRICE
   end
@@ -253,7 +265,7 @@ local function visit(C, f, tag, asked)
     groups[#groups + 1] = pack('>I2I2d', #f.key, served, slowest[f]) .. f.key .. table.concat(v.refs)
     C.L.leased, C.L.pass_at = C.L.leased + served, now
     local before = tag
-    tag = tag + price_of(C, f, v)
+    tag = tag + price_of(C, f, q, v)
     -- More than a quantum goes only to a flow that is alone. Virtual time went on meanwhile: else whoever comes next
     -- would be served all of that visit over before this flow has another turn.
     if served > C.quantum then C.L.V = max(C.L.V, tag - (tag - before) * C.quantum / served) end
@@ -274,7 +286,7 @@ local function standing()
     local L = found[i]
     if L and not without[c.name] and is_open(c.name) then
       local C = { L = L, act = P .. 'act:' .. L.name, weight = c.weight, quantum = max(1, c.quantum),
-        late = c.door + LATE_MARGIN }
+        late = c.door * LATE_PART }
       C.tag, C.gone = {}, {}
       fetch(C)
       C.done = #C.keys == 0

@@ -18,9 +18,10 @@ EXPIRED_MAX = 500
 LAPSED_MAX = 4
 RELEASED_MAX = 100
 UNPARKED_MAX = 200
-# A flow whose head has waited longer than the door would have let it in for was promised more than its share gives now:
-# it pays a small part of the price, as long as late flows have no more than this share of the class's service.
-LATE_MARGIN, LATE_SHARE, LATE_PRICE = 0.1, 0.65, 0.001
+# A flow whose tail would not go before its deadline at the share that the flow has now was promised more than that: it
+# pays a small part of the price, as long as late flows have no more than this share of the class's service. Looked at
+# where the head has waited for this part of what the door lets in for.
+LATE_PART, LATE_SHARE, LATE_PRICE = 0.5, 0.65, 0.001
 
 
 class Leasing:
@@ -114,9 +115,7 @@ class Leasing:
         for name, line in index.lines_of(self.ask.provider):
             if name not in self.ask.without and index.is_open(name):
                 tuned = index.classes[name]
-                one = ClassView(
-                    turn.line(line.name), tuned.weight, max(1, tuned.quantum), tuned.door_share + LATE_MARGIN
-                )
+                one = ClassView(turn.line(line.name), tuned.weight, max(1, tuned.quantum), tuned.door_share * LATE_PART)
                 one.fetch(self.left)
                 one.done = not one.tags
                 classes.append(one)
@@ -203,17 +202,27 @@ class Leasing:
         A tenant's weight is divided among its active flows; of that, retries have half of what others have. A flow that
         was promised more than its share gives now pays little, while late flows have not had too much of the class.
         """
-        line, head = one.line, visit.taken[0]
+        line = one.line
         step = visit.segments * self.turn.share(flow).flows * (2 if flow.retry else 1)
         price = step / self.turn.index.weight_of(flow.tenant)
-        late = self.turn.now - head.queued_at > one.late_share * (head.deadline_at - head.queued_at)
-        if late and line.late_credit >= visit.segments:
+        if line.late_credit >= visit.segments and self._is_late(one, flow, visit):
             line.late_credit -= visit.segments
             return price * LATE_PRICE
         most = max(line.drain, 2 * line.tenants * one.quantum, 32)  # a second of service, or a round of the others
         earned = visit.segments * LATE_SHARE / (1 - LATE_SHARE)
         line.late_credit = min(max(line.late_credit, most), line.late_credit + earned)
         return price
+
+    def _is_late(self, one: ClassView, flow: FlowQueue, visit: Visit) -> bool:
+        """Whether a flow was promised more than its share gives now."""
+        line, head = one.line, visit.taken[0]
+        if self.turn.now - head.queued_at <= one.late_share * (head.deadline_at - head.queued_at):
+            return False
+        if line.drain <= 0 or not flow.references:
+            return True
+        competing = self.turn.share(flow).flows * line.weight / self.turn.index.weight_of(flow.tenant)
+        behind = len(flow.references) * visit.segments / len(visit.taken)
+        return behind * competing * 1000 / line.drain > flow.references[-1].deadline_at - self.turn.now
 
     def _choose(
         self, flow: FlowQueue, seen: list[Reference], room: float, binding: Scope | None, limits: list[Scope]

@@ -18,7 +18,7 @@ class ClassView:
     line: Line
     weight: float
     quantum: int
-    late_share: float  # of its time that a message has waited when it counts as late
+    late_share: float  # of its time that a message has waited when its flow may be late
     tags: list[tuple[float, bytes]] = field(default_factory=list)
     whole: bool = True  # no flow stands behind those in view
     edge: float = 0.0  # the last tag in view: unseen flows stand behind it

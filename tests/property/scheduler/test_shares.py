@@ -57,6 +57,25 @@ async def test_whoever_was_alone_has_its_turn_in_the_next_rounds(index: Redis) -
     assert max(others) - 2 <= count["first", "otp"] <= min(others) + 2
 
 
+async def test_what_was_promised_is_kept_when_many_others_come(index: Redis) -> None:
+    """Five seconds of work were promised to one who was alone; then fifty others want all that there is (I25).
+
+    They wait as long as the first did, and are not late for that: each has little before it.
+    """
+    world = await World.create(index, {"provider:p": (250, 25)})
+    await world.fill(flow("p", "otp", "first"), 2_000, ttl_ms=13_000)
+    count: Counter[tuple[str, str]] = Counter()
+    for tick in range(-150, 550):  # 3 s alone: the drain is known
+        if 0 <= tick < 500:
+            newcomers = [flow("p", "otp", f"t{(tick * 5 + n) % 50}") for n in range(5 if tick < 150 else 2)]
+            await world.enqueue([Entry(one, world.reference(ttl_ms=10_000)) for one in newcomers])
+        count += await served(world, 1)
+        await world.scheduler.report_answers("p", {"otp": 5})
+    assert count["first", "otp"] == 2_000
+    assert sum(count.values()) == world.numbers
+    await world.check_index()
+
+
 async def test_new_weights_hold_from_the_next_policy(index: Redis) -> None:
     world = await World.create(index, {"provider:p": (500, 50)})
     for tenant in "ab":
