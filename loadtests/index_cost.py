@@ -85,7 +85,6 @@ class Bench:
         epoch = await self.scheduler.begin_rebuild()
         assert epoch is not None
         await self.scheduler.finish_rebuild(epoch)
-        await self.scheduler.register_session("carrier", "a1")
         await self.scheduler.session_up("carrier", "a1")
         await self.fill(size)
 

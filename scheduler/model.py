@@ -117,10 +117,6 @@ class Model:
 
     # Reports and orders
 
-    def register_session(self, provider: str, session: str, now: float) -> None:
-        """Asks for wakes; the session is not up yet."""
-        faults.register(self._turn(now), provider, session)
-
     def forget_session(self, provider: str, session: str, now: float) -> None:
         """No more wakes; down as well."""
         faults.forget(self._turn(now), provider, session)

@@ -10,13 +10,14 @@ else
   if state == 'lost' then return { '!lost' } end
   if call('EXISTS', marker) == 1 then return 0 end
 end
-local at = 4
+local at, closed = 4, false
 while at <= #ARGV do -- every check before the first write: a failed script is not rolled back
   local f = parse(ARGV[at])
   if not f.ci then return { '!class' } end
-  if mode ~= 'load' and not is_open(f.class) then return { '!loading' } end
+  closed = closed or (mode ~= 'load' and not is_open(f.class))
   at = at + 3 + tonumber(ARGV[at + 2])
 end
+if closed then return { '!loading' } end
 
 at = 4
 while at <= #ARGV do

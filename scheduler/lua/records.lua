@@ -154,7 +154,7 @@ end
 local function reopened(s, at)
   s.open_at = at
   if s.T <= 0 and s.base <= 0 then
-    s.wait_at, s.c = 0, {}
+    s.wait_at, s.pend_at, s.c = 0, 0, {}
   elseif s.wait_at > 0 then
     s.wait_at = at
   end

@@ -36,12 +36,12 @@ elseif verb == 'unpark' then -- provider: up to CHUNK parked flows are looked at
     wake(ARGV[3])
   end
   return #parked
-elseif verb == 'register' or verb == 'up' or verb == 'down' or verb == 'forget' then
-  -- provider, session [, ramp start, ramp doubling ms]: 'register' asks for wakes, 'up' is a bound session
+elseif verb == 'up' or verb == 'down' or verb == 'forget' then
+  -- provider, session [, ramp start, ramp doubling ms]: 'up' is a bound session that gets wakes
   local key, session = P .. 'sessions:' .. ARGV[3], ARGV[4]
   local p = provider(ARGV[3])
   local was = call('HGET', key, session) == '1'
-  local up = verb == 'up' or (verb == 'register' and was)
+  local up = verb == 'up'
   if verb == 'forget' then
     call('HDEL', key, session)
     call('DEL', P .. 'wake:' .. session)
@@ -52,7 +52,7 @@ elseif verb == 'register' or verb == 'up' or verb == 'down' or verb == 'forget' 
   if up then p.seen_at = now end
   if was and not up and others == 0 then p.down_at = now end
   if verb == 'down' then p.eta = tonumber(ARGV[5]) or 0 end
-  if verb == 'up' and not was then
+  if up and not was then
     local health = call('HGET', P .. 'H', 'session:' .. session)
     local rate = health and select(2, unpack_record('<dd', health)) or 0
     ramped(scope_named('session:' .. session), tonumber(ARGV[5]) or 1, tonumber(ARGV[6]) or 5000, rate)

@@ -46,15 +46,6 @@ def resume(turn: Turn, name: str) -> None:
     turn.keep()
 
 
-def register(turn: Turn, provider: str, session: str) -> None:
-    """A session asks for wakes."""
-    sessions = turn.provider(provider).sessions
-    sessions[session] = sessions.get(session, False)
-    if sessions[session]:
-        turn.provider(provider).seen_at = turn.now
-    _seen(turn, provider)
-
-
 def up(turn: Turn, provider: str, session: str, ramp: tuple[float, float]) -> None:
     """A session is bound; its rate grows from `ramp[0]` of itself, doubling every `ramp[1]` ms."""
     known = turn.provider(provider)

@@ -140,7 +140,7 @@ class Turn:
         """A pause or a fault is over: what it held is not held by the limit, and without one nothing is counted on."""
         scope.opened_at = self.now if at is None else at
         if scope.interval_ms <= 0 and scope.measured_ms <= 0:
-            scope.holding_since = 0
+            scope.holding_since = scope.promised_at = 0
             for counts in (scope.waiting, scope.flows, scope.promised):
                 counts.clear()
         elif scope.holding_since > 0:

@@ -227,10 +227,6 @@ class Scheduler:
     async def _steer(self, verb: str, *args: object) -> int:
         return int(await self._runner.run("steer", self._now(), verb, *args))
 
-    async def register_session(self, provider: str, session: str) -> None:
-        """Asks for wakes; the session is not up yet."""
-        await self._steer("register", escape(provider), escape(session))
-
     async def forget_session(self, provider: str, session: str) -> None:
         """No more wakes; down as well."""
         self._deafen(session)
@@ -239,7 +235,10 @@ class Scheduler:
     async def session_up(
         self, provider: str, session: str, ramp_start: float = 1.0, ramp_double_every_ms: int = 5_000
     ) -> None:
-        """The session is bound; its rate starts at a share of its limit and doubles until whole."""
+        """The session is bound and gets wakes; its rate starts at a share of its limit and doubles until whole.
+
+        Told again of one that is up, it changes nothing.
+        """
         args = escape(provider), escape(session), ramp_start, ramp_double_every_ms
         await self._steer("up", *args)
 

@@ -46,7 +46,6 @@ async def gateway(database_url: str, redis_url: str) -> AsyncIterator[Gateway]:
     async with running(database_url, redis_url, POLICY) as made:
         scheduler = made.rt.scheduler
         for provider, session in (("carrier", "c1"), ("spare", "s1"), ("wide", "w1")):
-            await scheduler.register_session(provider, session)
             await scheduler.session_up(provider, session)
         yield made
 

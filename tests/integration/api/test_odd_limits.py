@@ -32,7 +32,6 @@ TEN_PARTS = "a" * (9 * 153 + 1)
 @pytest.fixture
 async def gateway(database_url: str, redis_url: str) -> AsyncIterator[Gateway]:
     async with running(database_url, redis_url, POLICY) as made:
-        await made.rt.scheduler.register_session("carrier", "c1")
         await made.rt.scheduler.session_up("carrier", "c1")
         yield made
 

@@ -43,7 +43,6 @@ SESSIONS = (("wide", "w1"), ("narrow", "n1"), ("tied", "t1"))
 async def gateway(database_url: str, redis_url: str) -> AsyncIterator[Gateway]:
     async with running(database_url, redis_url, POLICY) as made:
         for provider, session in SESSIONS:
-            await made.rt.scheduler.register_session(provider, session)
             await made.rt.scheduler.session_up(provider, session)
         yield made
 

@@ -46,7 +46,6 @@ class Gateway:
 
     async def leased(self, want: int = 100) -> list[bytes]:
         """Ids of what a session of the carrier gets now."""
-        await self.scheduler.register_session("carrier-a", "a1")
         await self.scheduler.session_up("carrier-a", "a1")
         await asyncio.sleep(1.2)  # buckets begin empty and fill by the server's clock
         leased = await self.scheduler.lease(LeaseAsk("carrier-a", "a1", want))

@@ -137,7 +137,6 @@ async def test_q19_a_limit_holds_on_every_path(world: World, redis_url: str) -> 
         assert epoch is not None
         await scheduler.finish_rebuild(epoch)
         await scheduler.tune(tuning_of(policy))
-        await scheduler.register_session("carrier-a", "a1")
         await scheduler.session_up("carrier-a", "a1")
         for n, some in enumerate(([single[0]], [single[1]], batch, retry)):
             rows = [await world.row(one) for one in some]

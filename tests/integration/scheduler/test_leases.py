@@ -119,9 +119,9 @@ async def test_retries_are_a_flow_of_their_own_under_their_share(index: Redis) -
 async def test_wakes_are_bounded_and_come_when_a_line_turns_eligible(index: Redis) -> None:
     world = await World.create(index, {})
     scheduler = world.scheduler
-    await scheduler.register_session("p", "s1")
-    await scheduler.register_session("p", "s 2")
-    await scheduler.register_session("q", "s3")
+    for provider, session in (("p", "s1"), ("p", "s 2"), ("q", "s3")):
+        await scheduler.session_up(provider, session)
+    await index.delete("{c1}:wake:s1", "{c1}:wake:s 2", "{c1}:wake:s3")  # the wakes of coming up
     await world.fill(flow("p", "otp", "a"), 3)
     await world.fill(flow("p", "transactional", "a"), 3)
     assert await index.llen("{c1}:wake:s1") == 1
@@ -182,7 +182,6 @@ async def test_a_client_that_decodes_is_refused(redis_url: str) -> None:
 async def test_a_wait_ends_on_time_and_a_wake_ends_it_at_once(index: Redis) -> None:
     """The server ends blocking reads up to a tenth of a second late: 5/s with a burst of 1 would become 4/s."""
     world = await World.create(index, {})
-    await world.scheduler.register_session("p", "s1")
     await world.scheduler.session_up("p", "s1")
     while await world.scheduler.wait("p", "s1", 0.2):  # the wake of coming up
         pass

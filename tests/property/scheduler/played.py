@@ -99,8 +99,8 @@ class Player:
         back_at = None if back_ms is None else int(self.both.now + back_ms)
         self.both.ask("session_down", provider, session, back_at=back_at)
 
-    def _register(self, provider: str, session: str, ramp: Any, verb: str) -> None:
-        self.both.ask(verb, provider, session)
+    def _forget(self, provider: str, session: str, ramp: Any) -> None:
+        self.both.ask("forget_session", provider, session)
 
     def _outcomes(self, provider: str, session: str, ramp: Any, outcomes: Any) -> None:
         self.both.ask("report_outcomes", provider, session, outcomes)

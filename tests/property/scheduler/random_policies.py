@@ -171,8 +171,8 @@ class Traces:
     def _session_down(self) -> dict[str, Any]:
         return {**self._session(), "back_ms": self.dice.choice([None, 1_000, 20_000])}
 
-    def _register(self) -> dict[str, Any]:
-        return {**self._session(), "verb": self.dice.choice(["register_session", "register_session", "forget_session"])}
+    def _forget(self) -> dict[str, Any]:
+        return self._session()
 
     def _outcomes(self) -> dict[str, Any]:
         dice = self.dice
@@ -262,7 +262,7 @@ class Traces:
 
 _WEIGHTS = {
     "enqueue": 20, "lease": 34, "end": 8, "cancel": 3, "pause": 2, "resume": 2.5, "session_up": 2.5,
-    "session_down": 1.2, "register": 0.5, "outcomes": 5, "slow": 0.8, "answers": 5, "tune": 0.5, "due": 1,
+    "session_down": 1.2, "forget": 0.2, "outcomes": 5, "slow": 0.8, "answers": 5, "tune": 0.5, "due": 1,
     "admit": 12, "explain": 4, "look": 3, "rebuild": 0.25, "drop": 0.15,
     "sweep": 2,
 }  # fmt: skip
