@@ -64,7 +64,7 @@ def show(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the policy in force, or an earlier version.
+    """Print the policy in force, or an earlier version; what stands for a secret goes back in with `policy apply`.
 
     Example: sluicegate policy show --version 3
     """
@@ -124,7 +124,7 @@ def check_file(file: Path, as_json: bool) -> None:
         warnings = _warnings(file)
         # Those of this shell: whoever starts the gateway elsewhere gives them there.
         warnings += [
-            f"{fault} (this shell's: the gateway reads its own)" for fault in check_all(read_policy(_text(file)))
+            f"{fault} (this shell's: the gateway reads its own)" for fault in check_all(read_policy(_judged(file)))
         ]
         faults: list[str] = []
     except PolicyInvalid as error:
@@ -147,7 +147,14 @@ def _warnings(file: Path) -> list[str]:
     from gateway.policy.rules.parse import read_policy
     from gateway.policy.rules.warnings import warn
 
-    return [str(fault) for fault in warn(read_policy(_text(file)))]
+    return [str(fault) for fault in warn(read_policy(_judged(file)))]
+
+
+def _judged(file: Path) -> str:
+    """The text to judge without a gateway: what stands for a hidden secret is some secret."""
+    from gateway.policy.rules.hidden import stand_in
+
+    return stand_in(_text(file))
 
 
 def _text(file: Path) -> str:
@@ -165,10 +172,11 @@ async def _diff(file: Path, data_dir: Path | None) -> list[str]:
     from gateway.policy.rules.diff import describe
     from gateway.policy.rules.faults import PolicyInvalid
     from gateway.policy.rules.parse import read_policy
+    from gateway.policy.shown import with_secrets
 
-    text = _text(file)
     async with database(data_dir) as conn:
         in_force = await versions.active(conn)
+        text = await with_secrets(conn, _text(file))
     if in_force is None:
         return ["no policy is in force yet: the whole file would be new"]
     try:
@@ -181,13 +189,19 @@ async def _apply(file: Path, data_dir: Path | None) -> int:
     text = _text(file)
     if _by_port(data_dir):
         return await _ask(data_dir, "/admin/policy", text.encode())
-    return await _directly(data_dir, lambda applier: applier.apply(text, "command line"))
+
+    async def enter(applier: Any, pool: Any) -> int:
+        from gateway.policy.shown import with_secrets
+
+        return int(await applier.apply(await with_secrets(pool, text), "command line"))
+
+    return await _directly(data_dir, enter)
 
 
 async def _rollback(version: int, data_dir: Path | None) -> int:
     if _by_port(data_dir):
         return await _ask(data_dir, f"/admin/policy/rollback/{version}", b"")
-    return await _directly(data_dir, lambda applier: applier.rollback(version, "command line"))
+    return await _directly(data_dir, lambda applier, _pool: applier.rollback(version, "command line"))
 
 
 def _by_port(data_dir: Path | None) -> bool:
@@ -219,7 +233,7 @@ async def _directly(data_dir: Path | None, work: Any) -> int:
     except (OSError, TimeoutError, asyncpg.PostgresError) as error:
         raise Failed(f"PostgreSQL does not answer: {error}") from error
     try:
-        return int(await work(Applier(SimpleNamespace(pool=pool, clock=Clock()))))
+        return int(await work(Applier(SimpleNamespace(pool=pool, clock=Clock())), pool))
     except (PolicyInvalid, PolicyRefused, LookupError) as error:
         raise Failed(str(error)) from error
     finally:
@@ -228,17 +242,18 @@ async def _directly(data_dir: Path | None, work: Any) -> int:
 
 async def _show(version: int | None, data_dir: Path | None) -> dict[str, Any]:
     from gateway.policy import versions
+    from gateway.policy.rules.hidden import hide
 
     async with database(data_dir) as conn:
         if version is None:
             in_force = await versions.active(conn)
             if in_force is None:
                 raise Failed("no policy is in force yet")
-            return {"version": in_force[0], "source": in_force[1]}
+            return {"version": in_force[0], "source": hide(in_force[1], in_force[0])}
         source = await versions.source_of(conn, version)
     if source is None:
         raise Failed(f"there is no policy version {version}")
-    return {"version": version, "source": source}
+    return {"version": version, "source": hide(source, version)}
 
 
 async def _history(data_dir: Path | None) -> list[dict[str, Any]]:

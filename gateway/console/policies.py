@@ -1,13 +1,12 @@
 """The policy: its versions and who entered them, what one would change in words, checking, applying, going back.
 
-A text is applied only as it was checked, and only while the version it was compared with is still in force.
+A text is applied only as it was checked, and only while the version it was compared with is still in force. Secrets of
+what is in the database never reach a page; a form shows what its sender wrote.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
@@ -21,14 +20,11 @@ from gateway.policy.applier import PolicyRefused
 from gateway.policy.rules.diff import describe
 from gateway.policy.rules.faults import Fault, PolicyInvalid
 from gateway.policy.rules.parse import read_policy
-from gateway.policy.rules.scalars import is_reference
 from gateway.policy.rules.snapshot import Policy
 from gateway.policy.rules.warnings import warn
+from gateway.policy.shown import hide, with_secrets
 
 SOURCE_MAX: Final = 1 << 20
-HIDDEN: Final = "••••"
-_SECRET_MIN: Final = 4  # a shorter one stands in other words too
-_INLINE: Final = re.compile(r"(\bpassword:\s*)(?!env:|file:|\s)(\"[^\"]*\"|'[^']*'|[^,}\s#]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +67,7 @@ async def _version(visit: Visit) -> Response:
     return visit.show(
         "policy_version.html",
         one=found,
-        source=without_secrets(found.source, await _read(found.source)),
+        source=await asyncio.to_thread(hide, found.source, version),
         verdict=verdict,
         in_force=rt.policies.current.version,
     )
@@ -87,7 +83,7 @@ async def _edit(visit: Visit) -> Response:
         return refused(
             visit.site, visit.request, 404, f"There is no policy version {version}", "Choose one of the list."
         )
-    return _editor(visit, source, None)
+    return _editor(visit, await asyncio.to_thread(hide, source, version), None)
 
 
 async def _to_edit(_visit: Visit) -> Response:
@@ -105,26 +101,26 @@ def _editor(
         refusal=refusal,
         checked=_digest(source),
         base=visit.desk.rt.policies.current.version,
-        has_secrets=verdict is not None and any("is written out" in one.message for one in verdict.warnings),
     )
 
 
 async def _check(visit: Visit) -> Response:
     source = _source(visit)
-    verdict = await judge(visit.desk.rt.policies.current, source)
+    verdict = await judge(visit.desk.rt.policies.current, await with_secrets(visit.desk.rt.pool, source))
     return _editor(visit, source, verdict, code=422 if verdict.faults else 200)
 
 
 async def _apply(visit: Visit) -> Response:
     rt, source = visit.desk.rt, _source(visit)
-    verdict = await judge(rt.policies.current, source)
+    whole = await with_secrets(rt.pool, source)
+    verdict = await judge(rt.policies.current, whole)
     if visit.form.get("checked") != _digest(source):
         return _editor(visit, source, verdict, "The text changed after it was checked: look at it once more.", 409)
     if visit.form.get("base") != str(rt.policies.current.version):
         now = f"Version {rt.policies.current.version} came into force meanwhile: look at what would change now."
         return _editor(visit, source, verdict, now, 409)
     try:
-        version = await rt.applier.apply(source, visit.actor, visit.form.get("note", "")[:200].strip())
+        version = await rt.applier.apply(whole, visit.actor, visit.form.get("note", "")[:200].strip())
     except PolicyInvalid:
         return _editor(visit, source, verdict, code=422)
     except PolicyRefused as refusal:
@@ -155,33 +151,6 @@ async def judge(in_force: Policy, source: str) -> Verdict:
     except PolicyInvalid as invalid:
         return Verdict(invalid.faults)
     return Verdict(warnings=warn(policy), changes=describe(in_force, policy))
-
-
-async def _read(source: str) -> Policy | None:
-    try:
-        return await asyncio.to_thread(read_policy, source)
-    except PolicyInvalid:
-        return None
-
-
-def without_secrets(source: str, policy: Policy | None) -> str:
-    """A text to look at: passwords and secrets that are written out are hidden, references to them are not."""
-    shown = _INLINE.sub(rf"\1{HIDDEN}", source)
-    for secret in sorted(set(_literals(policy)), key=len, reverse=True) if policy is not None else ():
-        if len(secret) >= _SECRET_MIN:
-            shown = shown.replace(secret, HIDDEN)
-    return shown
-
-
-def _literals(policy: Policy) -> Iterator[str]:
-    for provider in policy.providers.values():
-        for session in provider.sessions.values():
-            if not is_reference(session.password):
-                yield session.password
-    for tenant in (policy.tenant_defaults, *policy.tenants.values()):
-        for secret in tenant.callbacks.secrets if tenant.callbacks is not None else ():
-            if not is_reference(secret):
-                yield secret
 
 
 def _source(visit: Visit) -> str:

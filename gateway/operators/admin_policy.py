@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from gateway.policy.rules.diff import describe
 from gateway.policy.rules.faults import Fault, PolicyInvalid
 from gateway.policy.rules.parse import read_policy
 from gateway.policy.rules.warnings import warn
+from gateway.policy.shown import hide, with_secrets
 
 Handler = Callable[[Desk, Request, str], Awaitable[Response]]
 YAML = "application/yaml"
@@ -44,12 +46,11 @@ async def _show(desk: Desk, request: Request, _actor: str) -> Response:
         row = await conn.fetchrow(_VERSION, version)
     if row is None:
         return problem(404, "not_found", "There is no such version")
+    source = await asyncio.to_thread(hide, row["source"], row["version"])
     if YAML in request.headers.get("accept", ""):
-        return PlainTextResponse(row["source"], media_type=YAML, headers={"X-Policy-Version": str(row["version"])})
-    return json(
-        dict(row)
-        | {"applied_at": rfc3339(row["applied_at"]), "active": row["version"] == desk.rt.policies.current.version}
-    )
+        return PlainTextResponse(source, media_type=YAML, headers={"X-Policy-Version": str(row["version"])})
+    active = row["version"] == desk.rt.policies.current.version
+    return json(dict(row) | {"source": source, "applied_at": rfc3339(row["applied_at"]), "active": active})
 
 
 async def _history(desk: Desk, _request: Request, _actor: str) -> Response:
@@ -70,7 +71,7 @@ def shown_version(one: versions.Version) -> dict[str, Any]:
 
 
 async def _apply(desk: Desk, request: Request, actor: str) -> Response:
-    source = _source(request)
+    source = await _source(desk, request)
     if source is None:
         return problem(415, "request.encoding", "Send the policy as UTF-8 with Content-Type: application/yaml")
     return await _applied(desk.rt.applier.apply(source, actor))
@@ -92,8 +93,8 @@ async def _applied(work: Awaitable[int]) -> Response:
     return json({"version": version})
 
 
-async def _check(_desk: Desk, request: Request, _actor: str) -> Response:
-    source = _source(request)
+async def _check(desk: Desk, request: Request, _actor: str) -> Response:
+    source = await _source(desk, request)
     if source is None:
         return problem(415, "request.encoding", "Send the policy as UTF-8 with Content-Type: application/yaml")
     try:
@@ -104,7 +105,7 @@ async def _check(_desk: Desk, request: Request, _actor: str) -> Response:
 
 
 async def _diff(desk: Desk, request: Request, _actor: str) -> Response:
-    source = _source(request)
+    source = await _source(desk, request)
     if source is None:
         return problem(415, "request.encoding", "Send the policy as UTF-8 with Content-Type: application/yaml")
     try:
@@ -128,11 +129,13 @@ def shown(fault: Fault) -> dict[str, Any]:
     return {"line": fault.line, "path": fault.path, "message": fault.message}
 
 
-def _source(request: Request) -> str | None:
+async def _source(desk: Desk, request: Request) -> str | None:
+    """The text that came, with the secrets that its placeholders stand for; None where it is no text of YAML."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in (YAML, "application/x-yaml", "text/yaml"):
         return None
     try:
-        return bytes(request.state.body).decode("utf-8")
+        text = bytes(request.state.body).decode("utf-8")
     except UnicodeDecodeError:
         return None
+    return await with_secrets(desk.rt.pool, text)

@@ -54,6 +54,14 @@ async def source_of(conn: Any, version: int) -> str | None:
     return source
 
 
+async def texts_of(conn: Any, numbers: Sequence[int]) -> dict[int, str]:
+    """The texts of those of the versions that there are."""
+    rows = await conn.fetch(
+        "SELECT version, source FROM policy_versions WHERE version = ANY($1::integer[])", list(numbers)
+    )
+    return {row["version"]: row["source"] for row in rows}
+
+
 async def known(conn: Any, digest: bytes) -> int | None:
     """The newest version with this content that was ever in force."""
     version: int | None = await conn.fetchval(

@@ -102,6 +102,7 @@ def gateway() -> Iterator[RunningGateway]:
         wait_for(lambda: ask("POST", f"{made.api_url}/v1/messages", body, headers)[0] == 202, 60, made.tell)
         source = json.loads(made.command("policy", "show", "--json").stdout)["source"]
         parent = made.data_dir.parent
+        assert "password: demo" not in source, "a secret that is written out is not shown"
         (parent / "policy.yaml").write_text(source + "# again\n", encoding="utf-8")
         (parent / "invalid.yaml").write_text("classes: 7\n", encoding="utf-8")
         yield made

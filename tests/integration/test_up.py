@@ -158,6 +158,7 @@ def test_admin_needs_an_operators_key(gateway: RunningGateway) -> None:
     assert made.stdout == key + "\n", "the key stands alone on standard output"
     status, policy = ask("GET", url, headers={"Authorization": f"Bearer {key}"})
     assert (status, policy["version"]) == (200, 1)
+    assert "password: hidden:1.1" in policy["source"]
     assert ask("GET", url, headers={"Authorization": f"Bearer {key}", "Host": "rebound.example"})[0] == 421
 
 

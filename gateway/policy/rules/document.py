@@ -6,6 +6,7 @@ Every reader notes faults and goes on with the default, so that one pass finds t
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -22,6 +23,8 @@ BURST_MAX = 10_000_000
 # Scalars stay the text that was written (an unquoted +39 or 09:00 too); what is null or a flag is told here.
 # libyaml's parser gives the same nodes and marks ten times as fast.
 _LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+# `password:abc` is one key for YAML; faults reach logs and the audit.
+_GLUED = re.compile(r"^(password|secrets):.*", re.DOTALL)
 _TEXT = "tag:yaml.org,2002:str"
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -81,8 +84,9 @@ class Section:
             self._entries[key] = (line, value)
 
     def at(self, key: str) -> str:
-        """Dotted path of a key here."""
-        return f"{self.path}.{key}" if self.path else key
+        """Dotted path of a key here; of a secret that lacks the blank before it, no more than what it is."""
+        shown = _GLUED.sub(r"\1:(a blank is missing)", key)
+        return f"{self.path}.{shown}" if self.path else shown
 
     def line_of(self, key: str) -> int:
         """Line of a key, or of the section where the key is absent."""

@@ -17,6 +17,7 @@ _NUMERIC = re.compile(r"[0-9]{3,15}")  # a sender of digits alone may be longer 
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9 \-_.&]{1,11}")
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RATE_MAX = 1_000_000.0
+HIDDEN = re.compile(r"hidden:([0-9]{1,9})\.([0-9]{1,6})")  # see `gateway.policy.rules.hidden`
 
 
 class BadValue(ValueError):
@@ -160,6 +161,8 @@ def secret(text: str, most: int | None = None) -> str:
             raise BadValue("expects the name of an environment variable after env:")
     elif text.startswith("file:"):
         file_reference(text)
+    elif HIDDEN.fullmatch(text) is not None:
+        raise BadValue("stands for a secret that is not shown and is not known here: write env:NAME or file:PATH")
     elif most is not None:
         c_octets(text, most)
     return text

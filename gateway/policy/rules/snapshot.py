@@ -50,10 +50,10 @@ class Retries:
 
 @dataclass(frozen=True, slots=True)
 class CallbackTarget:
-    """Where and how a tenant is told; `secrets` are references (env:, file:), never values."""
+    """Where and how a tenant is told; `secrets` are references (env:, file:) or literals."""
 
     url: str | None
-    secrets: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
     events: tuple[str, ...] = ("final",)
     allow_private: bool = False
 
@@ -168,7 +168,7 @@ class Session:
     port: int
     tls: TlsFiles | None
     system_id: str
-    password: str
+    password: str = field(repr=False)
     system_type: str
     bind: str  # transceiver | transmitter | receiver
     window: int

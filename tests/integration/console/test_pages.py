@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
@@ -70,18 +71,21 @@ async def test_a_text_is_shown_only_on_a_click_that_the_audit_keeps(console: Con
 async def test_a_policy_is_checked_compared_applied_and_rolled_back(console: Console) -> None:
     await console.log_in()
     _, text = await console.get("/console/policy/edit")
+    assert "password: demo" not in text
+    shown = html.unescape(text.split("<textarea", 1)[1].partition(">\n")[2].partition("</textarea>")[0])
     fields = dict(re.findall(r'name="(base|checked)" value="([0-9a-f]+)"', text))
     assert fields["base"] == "1"
     changed = POLICY.replace("rate_per_s: 1000, burst: 1000", "rate_per_s: 900, burst: 1000")
+    edited = shown.replace("rate_per_s: 1000, burst: 1000", "rate_per_s: 900, burst: 1000")
     status, text = await console.post("/console/policy/check", {"source": "classes: {otp: {wait_budget: never}}\nx: 1"})
     assert (status, "cannot be used" in text, "data-line" in text) == (422, True, True)
-    status, text = await console.post("/console/policy/check", {"source": changed.replace("\n", "\r\n")})
+    status, text = await console.post("/console/policy/check", {"source": edited.replace("\n", "\r\n")})
     assert (status, "changes from 1000/s" in text) == (200, True)
     fields = dict(re.findall(r'name="(base|checked)" value="([0-9a-f]+)"', text))
     assert (await console.post("/console/policy/apply", {**fields, "source": POLICY + "# other\n"}))[0] == 409
-    assert (await console.post("/console/policy/apply", {**fields, "base": "7", "source": changed}))[0] == 409
+    assert (await console.post("/console/policy/apply", {**fields, "base": "7", "source": edited}))[0] == 409
     assert await console.gateway.rt.pool.fetchval("SELECT version FROM policy_active") == 1
-    form = {**fields, "source": changed.replace("\n", "\r\n"), "note": "less for the simulator"}
+    form = {**fields, "source": edited.replace("\n", "\r\n"), "note": "less for the simulator"}
     status, text = await console.post("/console/policy/apply", form)
     assert (status, "Policy version 2 is in force" in text) == (200, True), text
     async with console.gateway.rt.pool.acquire() as conn:
@@ -89,7 +93,7 @@ async def test_a_policy_is_checked_compared_applied_and_rolled_back(console: Con
     _, text = await console.get("/console/policy/versions/1")
     assert "changes from 900/s" in text
     assert "password: demo" not in text
-    assert "password: ••••" in text
+    assert "password: hidden:1.1" in text
     status, text = await console.post("/console/policy/rollback/1")
     assert (status, "Policy version 3 is in force" in text) == (200, True)
     assert (await console.post("/console/policy/rollback/77"))[0] == 404
