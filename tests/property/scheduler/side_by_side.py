@@ -155,18 +155,29 @@ class SideBySide:
                 gone.append(b"{c1}:batch:" + batch)
                 del index.batches[batch]
         for (scope, tenant), waiting in list(index.door_lines.items()):
-            name = f"{PREFIX}tail:{escape(scope)}|{escape(tenant)}"
+            name = self._tail(scope, tenant)
             for page, until in list(waiting.pages_until.items()):
                 if until < now:
-                    gone.append(f"{name}|{page}".encode())
+                    gone.append(name + b"|%d" % page)
                     del waiting.pages[page], waiting.pages_until[page]
             if waiting.until < now:
-                gone.append(name.encode())
+                gone.append(name)
                 del index.door_lines[scope, tenant]
         if index.state == "loading" and index.rebuilder_until < now:
             gone.append(b"{c1}:rebuilder")
         if gone:
             self.client.delete(*gone)
+
+    def _tail(self, scope: str, tenant: str) -> bytes:
+        """The server's key of a line at the door: of a scope, of a (provider, class), or of one number."""
+        octets = escape(scope).encode()
+        of_line = [name for name in self.model.index.lines if "|".join(name) == scope]
+        if of_line:
+            octets = "|".join(map(escape, of_line[0])).encode()
+        elif scope.startswith("number:"):
+            limit, _, token = scope.rpartition("|")
+            octets = escape(limit).encode() + b"|" + bytes.fromhex(token)
+        return PREFIX.encode() + b"tail:" + octets + b"|" + escape(tenant).encode()
 
     # The whole state
 
