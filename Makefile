@@ -54,7 +54,7 @@ check: $(STAMP) ## format, lint, types, import rules, pure tests: under a minute
 	$(PYTEST) -n $(WORKERS) tests/unit tests/house
 
 .PHONY: audit
-audit: $(STAMP) ## bandit over the code, pip-audit over the lock file (asks pypi.org)
+audit: $(STAMP) ## bandit over the code, pip-audit over the lock file (asks a public database of flaws)
 	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml gateway scheduler smpp
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
 	$(BIN)/pip-audit --require-hashes --disable-pip --requirement requirements.lock

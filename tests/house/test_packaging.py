@@ -1,4 +1,4 @@
-"""What is installed is ours, and the lock file names no registry."""
+"""What is installed is ours, and nothing names a registry."""
 
 from __future__ import annotations
 
@@ -26,6 +26,18 @@ def test_lock_file_has_hashes_and_no_registry() -> None:
     blocks = re.split(r"^(?=[A-Za-z0-9_.\-]+(?:\[[^]]*\])?==)", lock, flags=re.MULTILINE)[1:]
     assert len(pinned) > 30
     assert [block.split("==")[0] for block in blocks if "--hash=sha256:" not in block] == []
+
+
+def test_no_file_names_a_registry() -> None:
+    hosts = re.compile(
+        "|".join(map(re.escape, ("pypi" + ".org", "pythonhosted" + ".org", "npmjs" + ".org", "debian" + ".org")))
+    )
+    folders = ("gateway", "scheduler", "smpp", "simulations", "loadtests", "tests", "docs", "deploy", "scripts")
+    listed = [*ROOT.glob("*"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
+    files = [one for one in listed if one.is_file() and one.suffix not in {".png", ".woff2", ".pyc"}]
+    files = [one for one in files if "node_modules" not in one.parts]
+    assert len(files) > 500
+    assert [path.name for path in files if hosts.search(path.read_text("utf-8", "replace"))] == []
 
 
 def test_no_colliding_distribution_is_required() -> None:
