@@ -17,8 +17,8 @@ all faults are told at once, by line and path, and a file with a fault changes n
 - **A limit** is `{rate_per_s: 50, burst: 100}`: segments (submit_sm) per second, fractions allowed, and how many may
   leave at once after a pause. A burst left out is one second's worth. `null` lifts a limit that would be inherited.
 - **A duration** is a number and its unit: `500ms`, `10s`, `2m`, `4h`, `3d`.
-- **A secret** is `env:NAME` or `file:PATH`, read by the processes that use it, or the text itself. `hidden:7.2` in a text
-  that was shown stands for the second secret that version 7 writes out.
+- **A secret** is `env:NAME` or `file:PATH`, read by the processes that use it, or the text itself. `hidden:7.2` in a
+  text that was shown stands for the second secret that version 7 writes out.
 """
 
 SECTIONS: Final[dict[str, tuple[str, str]]] = {
