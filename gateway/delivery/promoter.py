@@ -7,6 +7,7 @@ from typing import Final
 
 from gateway.delivery.due_book import DueBook
 from gateway.delivery.outbox import hand_over
+from gateway.delivery.taken import Taken
 from gateway.hearing import hear
 from gateway.ledger.promotions import CHANNEL, ROUNDS_PER_S, Detour, next_due_at, promote_due
 from gateway.loops import end, repeat
@@ -29,6 +30,7 @@ class Promoter:
         self._book = book
         self._detour = detour
         self._woken = asyncio.Event()
+        self._taken = Taken()
 
     async def run(self) -> None:
         """Work until the role stops."""
@@ -45,6 +47,7 @@ class Promoter:
         async with rt.pool.acquire() as conn:
             first_at = await next_due_at(conn, 0)
             if first_at is None or first_at > now_at:
+                self._taken.free("promoter")
                 metrics.sweep_lag_seconds.labels("promoter").set(0)
                 return _until(first_at, now_at)
             promoted = await promote_due(conn, rt.policies.current, rt.pepper, now_at, self._detour)
@@ -52,7 +55,10 @@ class Promoter:
         if self._book is not None:
             self._book.released(promoted.works)
         await hand_over(rt, promoted.outbox_id, promoted.entries)
-        if not promoted.busy:
+        if promoted.busy:
+            self._taken.found("promoter", rt.clock.now_mono(), now_at - first_at)
+        else:
+            self._taken.free("promoter")
             lag_ms = 0 if promoted.oldest_at is None else now_at - promoted.oldest_at
             metrics.sweep_lag_seconds.labels("promoter").set(max(0, lag_ms) / 1000)
         if promoted.more:

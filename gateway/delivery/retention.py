@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
+from gateway.delivery.taken import Taken
 from gateway.domain.ids import uuid7
 from gateway.ledger import data_keys, erasures, retention
 from gateway.logs import get
@@ -38,6 +39,7 @@ class Retention:
         self._rt = rt
         self._reseal_at: tuple[date, UUID] | None = None
         self._resealed = 0
+        self._taken = Taken()
         self._drop_again_mono = 0.0
 
     async def run(self) -> None:
@@ -66,6 +68,7 @@ class Retention:
         privacy, more, late_ms = policy.privacy, False, 0
         async with conn.transaction():
             if not await retention.begin(conn):
+                self._taken.found("retention", self._rt.clock.now_mono())
                 return False
             for name in await retention.classes_with_texts(conn):
                 until = now_at - _kept_ms(privacy, name)
@@ -79,6 +82,7 @@ class Retention:
             before = uuid7(max(0, hash_until), bytes(10))
             more |= await retention.hash_inbound(conn, self._rt.pepper, before) == retention.BATCH
             await erasures.work(conn, self._rt.pepper, now_at)
+        self._taken.free("retention")
         metrics.sweep_lag_seconds.labels("retention").set(late_ms / 1000)
         return more
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import asyncpg
 
 from gateway.delivery.outbox import hand_over, sweep_outbox
+from gateway.delivery.taken import LOOK_AGAIN_S, Taken
 from gateway.domain.ids import DAY_MS
 from gateway.ending_counts import count_endings
 from gateway.ledger import coverage, expiries, owners, sweeps
@@ -54,6 +55,7 @@ class Sweeper:
     def __init__(self, rt: Runtime) -> None:
         self._rt = rt
         self._silent: dict[int, int] = {}
+        self._taken = Taken()
         self._through_mono: dict[str, float] = {}
         self._swept: dict[str, int] = {}  # provider: flows of the index that the next turn passes over
         self._partitions: tuple[int, float] = (-1, 0.0)  # for which day they were made, and when
@@ -80,17 +82,17 @@ class Sweeper:
             if first_at is None or first_at > now_at:
                 self._show_none_late()
                 return _until(first_at, now_at)
-            full = await self._expire(conn)
-            full |= await self._sweep(conn, "doubt", sweeps.end_doubt)
-            full |= await self._sweep(conn, "cutoff", sweeps.cut_receipts_off)
+            full = await self._expire(conn, first_at)
+            full |= await self._sweep(conn, "doubt", sweeps.end_doubt, first_at)
+            full |= await self._sweep(conn, "cutoff", sweeps.cut_receipts_off, first_at)
             if full:
                 return 0.0
             now_at = self._rt.clock.now_at()
             return _until(await sweeps.next_due_at(conn, now_at), now_at)
 
-    @staticmethod
-    def _show_none_late() -> None:
+    def _show_none_late(self) -> None:
         for name in ("expiry", "doubt", "cutoff"):
+            self._taken.free(name)
             metrics.sweep_lag_seconds.labels(name).set(0)
 
     async def outbox(self) -> float:
@@ -160,6 +162,8 @@ class Sweeper:
             }
             more = [await self._forget(conn, name, forget) for name, forget in steps.items()]
             await sweeps.forget_processes(conn, now_at - _KEEP_PROCESSES_MS)
+        if None in more:
+            return LOOK_AGAIN_S
         return 1.0 if any(more) else _HOUSE_S
 
     @staticmethod
@@ -169,13 +173,18 @@ class Sweeper:
         await sweeps.keep_partitions(conn, now_at, DAYS_AHEAD)
         metrics.partitions_ahead_days.set(await sweeps.partitions_ahead(conn, now_at))
 
-    async def _forget(self, conn: asyncpg.Connection[Any], name: str, forget: Forget) -> bool:
-        """One bounded delete, by one process at a time; returns whether more is over. Lag: how long it is behind."""
+    async def _forget(self, conn: asyncpg.Connection[Any], name: str, forget: Forget) -> bool | None:
+        """One bounded delete, by one process at a time; returns whether more is over, None where another does it.
+
+        Lag: how long it is behind.
+        """
         now_mono = self._rt.clock.now_mono()
         async with conn.transaction():
             if not await sweeps.begin_alone(conn, name):
-                return False
+                self._taken.found(name, now_mono)
+                return None
             full = await forget(conn) >= sweeps.DELETE_BATCH
+        self._taken.free(name)
         if not full:
             self._through_mono[name] = now_mono
         behind_s = now_mono - self._through_mono.setdefault(name, now_mono)
@@ -192,12 +201,17 @@ class Sweeper:
             log.warning("silent_processes_ended", count=ended)
         self._silent = silent
 
-    async def _expire(self, conn: asyncpg.Connection[Any]) -> bool:
+    def _tell_lag(self, name: str, oldest_at: int | None, now_at: int) -> None:
+        self._taken.free(name)
+        metrics.sweep_lag_seconds.labels(name).set(0 if oldest_at is None else max(0, now_at - oldest_at) / 1000)
+
+    async def _expire(self, conn: asyncpg.Connection[Any], first_at: int) -> bool:
         now_at = self._rt.clock.now_at()
         ended = await expiries.expire_due(conn, self._rt.policies.current, now_at)
-        if not ended.busy:
-            lag_ms = 0 if ended.oldest_at is None else max(0, now_at - ended.oldest_at)
-            metrics.sweep_lag_seconds.labels("expiry").set(lag_ms / 1000)
+        if ended.busy:
+            self._taken.found("expiry", self._rt.clock.now_mono(), now_at - first_at)
+        else:
+            self._tell_lag("expiry", ended.oldest_at, now_at)
         for expired, count in Counter(ended.expired).items():
             metrics.expired_total.labels(expired.class_name, expired.cause, expired.stage).inc(count)
         if ended.void:
@@ -206,12 +220,13 @@ class Sweeper:
                 await self._rt.scheduler.tombstone([one.bytes for one in ended.void], _VOID_MS)
         return ended.full
 
-    async def _sweep(self, conn: asyncpg.Connection[Any], name: str, sweep: Sweep) -> bool:
+    async def _sweep(self, conn: asyncpg.Connection[Any], name: str, sweep: Sweep, first_at: int) -> bool:
         now_at = self._rt.clock.now_at()
         swept = await sweep(conn, self._rt.policies.current, now_at)
-        if not swept.busy:
-            lag_ms = 0 if swept.oldest_at is None else max(0, now_at - swept.oldest_at)
-            metrics.sweep_lag_seconds.labels(name).set(lag_ms / 1000)
+        if swept.busy:
+            self._taken.found(name, self._rt.clock.now_mono(), now_at - first_at)
+        else:
+            self._tell_lag(name, swept.oldest_at, now_at)
         return swept.full
 
 

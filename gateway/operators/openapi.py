@@ -76,11 +76,11 @@ def _paths() -> dict[str, Schema]:
         },
         "/admin/blockers": {"get": _call("What holds most, by class", {200: "BlockerList"})},
         "/admin/numbers/{number}": {
-            "get": _call("All that is kept about a person's number", {200: "NumberExport"}, refuses=(422,)),
+            "get": _call("All that is kept about a person's number", {200: "NumberExport"}, refuses=(404, 422)),
             "delete": _call(
                 "Remove a person's number and texts; 202 while messages to it are open",
                 {200: "NumberErasure", 202: "NumberErasure"},
-                refuses=(422,),
+                refuses=(404, 422),
             ),
         },
         "/admin/console-links": {"post": _call("A login link for the console; works once", {201: "ConsoleLink"})},

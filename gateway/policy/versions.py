@@ -49,7 +49,9 @@ async def newest(conn: Any) -> tuple[int | None, int | None]:
 
 
 async def source_of(conn: Any, version: int) -> str | None:
-    """The text of a version."""
+    """The text of a version; None where there is none of this number."""
+    if not 0 < version < 1 << 31:
+        return None
     source: str | None = await conn.fetchval("SELECT source FROM policy_versions WHERE version = $1", version)
     return source
 

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.delivery.gauges import Gauges
 from gateway.delivery.sweeps import Sweeper
+from gateway.delivery.taken import LOOK_AGAIN_S
 from gateway.domain import states
 from gateway.ledger import sweeps
 from gateway.telemetry import REGISTRY
@@ -50,6 +51,30 @@ async def test_what_another_process_sweeps_is_left_to_it(world: World) -> None:
         assert await left(world) == 2
     await Sweeper(world.runtime()).house()
     assert await left(world) == 0
+
+
+async def test_a_process_that_hangs_in_a_sweep_is_seen_from_outside(world: World) -> None:
+    """It holds the sweep's lock and tells nothing; the others say for how long, and no more than is late."""
+    now_at = world.clock.now_at()
+    past = {"created_at": now_at - 60_000, "submit_by": now_at - 3_000, "expires_at": now_at - 3_000}
+    message = await world.message(sweep_at=now_at - 3_000, **past)
+    sweeper = Sweeper(world.runtime())
+    async with world.pool.acquire() as hung, hung.transaction():
+        for lock in ("expiry", "idempotency"):
+            assert await sweeps.begin_alone(hung, lock)
+        for elapsed_s in (0, 2, 100):
+            world.clock.shift_ms = elapsed_s * 1000
+            assert await sweeper.deadlines() <= 1
+            assert await sweeper.house() == LOOK_AGAIN_S
+            for name in ("expiry", "idempotency"):
+                assert elapsed_s <= (lag(name) or 0) < elapsed_s + 60
+        assert lag("cutoff") == 0
+        assert await world.status(message) == "queued"
+    await sweeper.deadlines()
+    await sweeper.house()
+    assert await world.status(message) == "expired"
+    await sweeper.deadlines()
+    assert (lag("expiry"), lag("idempotency")) == (0, 0)
 
 
 async def test_claims_of_the_dead_show_as_lag_until_they_are_closed(world: World) -> None:

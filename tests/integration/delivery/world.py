@@ -54,7 +54,7 @@ class WallClock:
         return int(time.time() * 1000) + self.shift_ms
 
     def now_mono(self) -> float:
-        return time.monotonic()
+        return time.monotonic() + self.shift_ms / 1000
 
 
 @dataclass(slots=True)
