@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -135,12 +136,40 @@ def show(message: dict[str, Any]) -> None:
                 for one in message["parts"]
             ],
         )
+    if message.get("submits"):
+        tell("")
+        tell_table(
+            ["submit", "provider", "session", "written", "answer", "after", "carrier's ids"],
+            [_submit(one) for one in message["submits"]],
+        )
     if message.get("events"):
         tell("")
         tell_table(
             ["seq", "at", "what", "cause"],
             [(one["seq"], one["at"], one["type"], one.get("cause")) for one in message["events"]],
         )
+
+
+def _submit(one: dict[str, Any]) -> tuple[Any, ...]:
+    """A row: what was submitted where, what the carrier said to it and how soon."""
+    answer = " ".join(filter(None, (one["outcome"] or "awaited", one["carrier_status"])))
+    after_ms = None
+    if one["written_at"] and one["outcome_at"]:
+        written, answered = (datetime.fromisoformat(one[name]) for name in ("written_at", "outcome_at"))
+        after_ms = round((answered - written).total_seconds() * 1000)
+    told = [
+        part["carrier_id"] if len(one["parts"]) == 1 and part["part"] == 1 else f"{part['part']}: {part['carrier_id']}"
+        for part in one["parts"]
+    ]
+    return (
+        one["slot"],
+        one["provider"],
+        one["session"],
+        one["written_at"] or "not written",
+        answer,
+        None if after_ms is None else f"{after_ms} ms",
+        ", ".join(told) or None,
+    )
 
 
 def show_rehearsal(rehearsal: dict[str, Any]) -> None:

@@ -32,6 +32,8 @@ SELECT provider, state, error_code, done_at, received_at, part FROM receipts WHE
 _EVENTS: Final = "SELECT at, type, cause FROM message_events WHERE day = $1 AND id = $2 ORDER BY n"
 _PARTS: Final = "SELECT DISTINCT part FROM carrier_ids WHERE id = $1 AND day = $2"
 
+_CARRIER_IDS: Final = "SELECT slot, part, carrier_id FROM carrier_ids WHERE id = $1 AND day = $2 ORDER BY slot, part"
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -69,6 +71,11 @@ async def find(conn: asyncpg.Connection[Any], tenant_id: int, message_id: UUID) 
     if row["segments"] > 1:
         accepted = tuple(one["part"] for one in await conn.fetch(_PARTS, message_id, day, timeout=_READ_S))
     return Found(row, History(attempts, receipts, events), accepted)
+
+
+async def carrier_ids(conn: asyncpg.Connection[Any], message_id: UUID) -> list[asyncpg.Record]:
+    """Slot, part and id (in the dialect's normal form) of what carriers accepted, while receipts can still come."""
+    return list(await conn.fetch(_CARRIER_IDS, message_id, ids.day_of(message_id), timeout=_READ_S))
 
 
 async def find_page(conn: asyncpg.Connection[Any], tenant_id: int, wanted: Filter) -> list[asyncpg.Record]:

@@ -16,6 +16,7 @@ from gateway.api.explanations import Explanations
 from gateway.domain import ids
 from gateway.domain.message import message_object, parts
 from gateway.domain.message import timeline as events
+from gateway.domain.submits import submits
 from gateway.ledger import queries
 from gateway.operators.answers import json, json_object, problem
 from gateway.operators.desk import Desk
@@ -83,7 +84,7 @@ async def blockers(desk: Desk, _request: Request, _actor: str) -> Response:
 
 
 async def timeline(conn: asyncpg.Connection[Any], message_id: UUID) -> dict[str, Any] | None:
-    """A message as its tenant sees it, and whose it is; None where there is none."""
+    """A message as its tenant sees it, whose it is, and its submits to carriers; None where there is none."""
     owner = await conn.fetchrow(
         "SELECT t.id, t.name FROM messages m JOIN tenants t ON t.id = m.tenant_id WHERE m.day = $1 AND m.id = $2",
         ids.day_of(message_id),
@@ -97,4 +98,5 @@ async def timeline(conn: asyncpg.Connection[Any], message_id: UUID) -> dict[str,
     if found.row["segments"] > 1:
         shown["parts"] = parts(found.row, found.accepted_parts, found.history)
     shown["events"] = events(found.row, found.history)
+    shown["submits"] = submits(found.history, await queries.carrier_ids(conn, message_id))
     return shown

@@ -30,6 +30,19 @@ def _wish(required: tuple[str, ...], **properties: Schema) -> Schema:
     }
 
 
+_SUBMIT: Final = _object(
+    slot=_WHOLE,
+    provider=nullable(_STRING),
+    session=nullable(_STRING),
+    claimed_at=_INSTANT,
+    written_at=nullable(_INSTANT),
+    outcome=nullable(_STRING),
+    outcome_at=nullable(_INSTANT),
+    carrier_status=nullable(_STRING),
+    parts={"type": "array", "items": _object(part=_WHOLE, carrier_id=_STRING)},
+)
+
+
 def _list(of: Schema) -> Schema:
     return _object(data={"type": "array", "items": of})
 
@@ -94,7 +107,12 @@ ADMIN_SCHEMAS: Final[dict[str, Schema]] = {
         "required": ["tenant", "to", "text"],
         "properties": {"tenant": _STRING, "to": _STRING, "text": _STRING},
     },
-    "AnyMessage": {"allOf": [reference("Message"), _object(tenant=_STRING, events={"type": "array"})]},
+    "AnyMessage": {
+        "allOf": [
+            reference("Message"),
+            _object(tenant=_STRING, events={"type": "array"}, submits={"type": "array", "items": _SUBMIT}),
+        ]
+    },
     "BlockerList": _list(_object(class_=_STRING, scope=_SCOPE, waiting=_WHOLE, since_ms=_WHOLE)),
     "NumberExport": _object(
         number=_STRING,

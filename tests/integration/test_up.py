@@ -169,6 +169,13 @@ def test_send_by_hand_waits_for_the_end(gateway: RunningGateway) -> None:
     assert message["status"] == "delivered"
     shown = gateway.command("message", message["id"], "--json")
     assert [one["type"] for one in json.loads(shown.stdout)["events"]][:2] == ["accepted", "claimed"]
+    (submit,) = json.loads(shown.stdout)["submits"]
+    assert (submit["session"], submit["outcome"], len(submit["parts"])) == ("sim-1", "accepted", 1)
+    assert submit["parts"][0]["carrier_id"] in gateway.command("message", message["id"]).stdout
+    own = ask(
+        "GET", f"{gateway.api_url}/v1/messages/{message['id']}", headers={"Authorization": f"Bearer {gateway.key}"}
+    )
+    assert (own[0], "submits" in own[1]) == (200, False), "sessions and a carrier's ids are not the tenant's"
     rehearsed = gateway.command("send", "--to", "+447700900124", "--text", "€" * 100, "--dry-run")
     assert rehearsed.returncode == 0, rehearsed.stderr
     assert [line.split()[:2] for line in rehearsed.stdout.splitlines()[-2:]] == [["1", "152"], ["2", "48"]]
