@@ -30,10 +30,10 @@ from gateway.admission.problems import (
 from gateway.api.answers import REPLAYED, Answer, Headers, problem_answer, raw_answer
 from gateway.api.daily_caps import DailyCaps, seconds_to_midnight
 from gateway.api.door_rate import REDIS_S, DoorRate, Grant, Toll
-from gateway.api.gathering import Gatherer, GatheringFull
 from gateway.api.queueing import Queueing
 from gateway.api.tenant_tallies import TenantTallies
 from gateway.domain import ids
+from gateway.gathering import Gatherer, GatheringFull
 from gateway.ledger import consents, idempotency
 from gateway.ledger.acceptance import (
     BUSY,

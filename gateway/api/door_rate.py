@@ -17,7 +17,7 @@ import redis.asyncio
 from redis.exceptions import NoScriptError, RedisError
 
 from gateway.api.answers import Headers
-from gateway.api.gathering import Gatherer, GatheringFull
+from gateway.gathering import Gatherer, GatheringFull
 from gateway.policy.rules.snapshot import Limit
 
 REDIS_S: Final = 0.25

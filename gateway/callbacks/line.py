@@ -12,19 +12,18 @@ from typing import Any, Final
 
 import asyncpg
 
+from gateway.callbacks.books import PAGE, Books
 from gateway.callbacks.client import Client
 from gateway.callbacks.signing import Signer
 from gateway.callbacks.tries import ADDRESS_REFUSED, GONE, Answer, next_try
 from gateway.clock import Clock
-from gateway.ledger import callback_lines, give_up_list
+from gateway.ledger import give_up_list
 from gateway.ledger.callback_lines import Endpoint, Line, Verdict
 from gateway.logs import get
 from gateway.loops import end
 from gateway.policy.rules.snapshot import CallbackRules
-from gateway.sealing import Sealer
 from gateway.telemetry import metrics
 
-PAGE: Final = 200
 # Failures in a row after which a line sends one notice at a time and then rests.
 TIRED: Final = 8
 REST_CAP_MS: Final = 60_000
@@ -58,9 +57,9 @@ class Means:
     """What every line works with. `terms` reads the policy in use; `chance` is uniform in [0, 1)."""
 
     pool: asyncpg.Pool[Any]
+    books: Books
     client: Client
     clock: Clock
-    sealer: Sealer
     terms: Callable[[Endpoint], Terms]
     chance: Callable[[], float] = random.random
 
@@ -152,12 +151,9 @@ class EndpointLine:
         await end(self._workers)
 
     async def _refill(self) -> None:
-        async with self.means.pool.acquire() as conn:
-            now_at = self.means.clock.now_at()
-            found = await callback_lines.page(
-                conn, self.means.sealer, self.endpoint, self._in_hand, now_at=now_at, limit=PAGE
-            )
-        self._more = len(found) == PAGE
+        self._more = False  # a word that comes while the page is read makes it true again
+        found, more = await self.means.books.page(self.endpoint, self._in_hand)
+        self._more = self._more or more
         self._queue.extend(found)
         self._in_hand.update(line.id for line in found)
 
@@ -242,11 +238,7 @@ class EndpointLine:
         if not taken and not put_back:
             return
         try:
-            async with self.means.pool.acquire() as conn, conn.transaction():
-                if taken:
-                    await callback_lines.remove(conn, taken)
-                if put_back:
-                    await callback_lines.put_back(conn, put_back)
+            await self.means.books.settle(taken, put_back)
         except BaseException:
             # Still in hand, so not sent again from here until the ledger takes the result.
             self._taken, self._put_back = taken + self._taken, put_back + self._put_back

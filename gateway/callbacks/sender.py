@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from gateway.callbacks.books import Books
 from gateway.callbacks.client import Client
 from gateway.callbacks.line import EndpointLine, Means, Terms
 from gateway.callbacks.signing import Signer
@@ -48,7 +49,8 @@ class Sender:
 
     def __init__(self, rt: Runtime, client: Client) -> None:
         self._rt = rt
-        self._means = Means(rt.pool, client, rt.clock, rt.sealer, self._terms)
+        self._books = Books(rt.pool, rt.sealer, rt.clock)
+        self._means = Means(rt.pool, self._books, client, rt.clock, self._terms)
         self._lines: dict[int, tuple[EndpointLine, asyncio.Task[None]]] = {}
         self._failures: dict[int, int] = {}
         self._resting: dict[int, int] = {}
@@ -56,15 +58,20 @@ class Sender:
         self._known_of: Policy | None = None
         self._tidied_mono = 0.0
         self._least_s = _PACE_S
+        # Endpoints that may be owed something since the last look, and when all are to be looked at again.
+        self._heard: set[int] = set()
+        self._all_mono = 0.0
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
         """Sends until the role stops; a lost database connection is taken up again."""
         waker = asyncio.create_task(self._wake_at_end(), name="callbacks_end")
+        books = asyncio.create_task(self._books.run(), name="callback_books")
         try:
             await self._run()
         finally:
             waker.cancel()
+            await end([books])
 
     async def _wake_at_end(self) -> None:
         await self._rt.stopping.wait()
@@ -95,6 +102,7 @@ class Sender:
             if self._rt.stopping.is_set():
                 return
         await listener.add_listener(CHANNEL, self._hear)
+        self._all_mono = 0.0
         while not self._rt.stopping.is_set():
             await self._tidy(listener)
             wait_s = await self._open_lines(listener)
@@ -106,29 +114,47 @@ class Sender:
             self._woken.clear()
 
     async def _open_lines(self, listener: asyncpg.Connection[Any]) -> float:
-        """Gives a line to every endpoint that is due; returns seconds until the next look."""
-        now_at = self._rt.clock.now_at()
-        self._resting = {endpoint: until for endpoint, until in self._resting.items() if until > now_at}
+        """Gives a line to every endpoint that is due; returns seconds until the next look.
+
+        Between two looks at all endpoints only those are looked at that were heard of: there may be ten thousand more.
+        """
+        now_at, began_mono = self._rt.clock.now_at(), self._rt.clock.now_mono()
+        for endpoint_id in [one for one, until in self._resting.items() if until <= now_at]:
+            del self._resting[endpoint_id]
+            self._heard.add(endpoint_id)
         free = LINES - len(self._lines)
         if free <= 0:
             return _LOOK_S
+        is_whole = began_mono >= self._all_mono
+        among = None if is_whole else self._heard - self._lines.keys() - self._resting.keys()
+        self._heard = set()
         running = Counter(line.endpoint.tenant_id for line, _ in self._lines.values())
-        began_mono = self._rt.clock.now_mono()
-        found = await heads(listener, [*self._lines, *self._resting], running, now_at=now_at, limit=free)
-        took_s = self._rt.clock.now_mono() - began_mono
-        self._least_s = min(_LOOK_S, max(_PACE_S, _LOOKING_COSTS * took_s))
-        wait_ms = min((until - now_at for until in self._resting.values()), default=int(_LOOK_S * 1000))
+        besides = [*self._lines, *self._resting]
+        found = []
+        if among is None or among:
+            found = await heads(listener, besides, running, now_at=now_at, limit=free, among=among)
+            took_s = self._rt.clock.now_mono() - began_mono
+            self._least_s = min(_LOOK_S, max(_PACE_S, _LOOKING_COSTS * took_s))
+        wait_ms = int(_LOOK_S * 1000)
+        is_cut = len(found) == free
         for endpoint, due_at in found:
             if due_at > now_at:
                 wait_ms = min(wait_ms, due_at - now_at)
                 break
             # Who has many endpoints leaves as many lines as it has to the others: theirs are always soon begun.
             if running[endpoint.tenant_id] >= free:
+                is_cut = True
                 break
             running[endpoint.tenant_id] += 1
             free -= 1
             self._open_line(endpoint)
-        return min(_LOOK_S, max(_PACE_S, wait_ms / 1000))
+        next_mono = began_mono + max(_PACE_S, wait_ms / 1000)
+        self._all_mono = next_mono if is_whole else min(self._all_mono, next_mono)
+        if is_cut:  # whoever has no line yet is found as soon as one ends
+            self._all_mono = min(self._all_mono, began_mono)
+            return _LOOK_S
+        rested_s = min((until - now_at for until in self._resting.values()), default=int(_LOOK_S * 1000)) / 1000
+        return max(_PACE_S, min(rested_s, self._all_mono - self._rt.clock.now_mono()))
 
     def _open_line(self, endpoint: Endpoint) -> None:
         line = EndpointLine(self._means, endpoint, self._failures.get(endpoint.id, 0))
@@ -148,6 +174,7 @@ class Sender:
         finally:
             self._lines.pop(endpoint_id, None)
             self._remember(line)
+            self._heard.add(endpoint_id)  # it may have been owed more after its last look
             self._woken.set()
 
     def _remember(self, line: EndpointLine) -> None:
@@ -183,9 +210,16 @@ class Sender:
         if given_up + forgotten == 0:
             self._tidied_mono = self._rt.clock.now_mono()
 
-    def _hear(self, *_: object) -> None:
-        for line, _task in self._lines.values():
-            line.look_again()
+    def _hear(self, _listener: object, _pid: int, _channel: str, heard: object) -> None:
+        """The word names endpoints; without any it may be each of them (a former release, a replay)."""
+        ids = [int(one) for one in str(heard).split(",") if one.isdigit()]
+        for endpoint_id in ids or [*self._lines]:
+            line = self._lines.get(endpoint_id)
+            if line is not None:
+                line[0].look_again()
+        self._heard.update(ids)
+        if not ids:
+            self._all_mono = 0.0
         self._woken.set()
 
     async def _pause(self, seconds: float) -> None:

@@ -22,6 +22,7 @@ from gateway.policy.rules.snapshot import CallbackTarget, Policy
 from gateway.sealing import Sealer
 
 CHANNEL: Final = "sluicegate_callbacks"
+_HEARD_MAX: Final = 7_000
 CORRECTED: Final = "message.corrected"
 RECEIVED: Final = "message.received"
 _STATUS_EVENTS: Final = {
@@ -66,9 +67,10 @@ ORDER BY w.n
 _BACKLOG = """
 SELECT count(*) AS rows, min(created_at) AS oldest_at FROM callbacks WHERE gave_up_at IS NULL
 """
-# A skip scan of callbacks_due: one look per endpoint that waits, however long its line is. What is due comes first,
-# each tenant's next endpoint in turn; then what is due later, the soonest first.
-_HEADS = """
+# A skip scan of callbacks_due: one look per endpoint that waits, however long its line is; or a look for each endpoint
+# that was heard of. What is due comes first, each tenant's next endpoint in turn; then what is due later, the soonest
+# first.
+_ALL_HEADS = """
 WITH RECURSIVE heads AS (
     (SELECT endpoint_id, due_at FROM callbacks WHERE gave_up_at IS NULL ORDER BY endpoint_id, due_at LIMIT 1)
     UNION ALL
@@ -78,27 +80,46 @@ WITH RECURSIVE heads AS (
         WHERE c.gave_up_at IS NULL AND c.endpoint_id > heads.endpoint_id
         ORDER BY c.endpoint_id, c.due_at LIMIT 1
     ) AS following
-), placed AS (
+)"""
+_SOME_HEADS = """
+WITH heads AS MATERIALIZED (
+    SELECT first.endpoint_id, first.due_at
+    FROM unnest($6::int[]) AS w (id) CROSS JOIN LATERAL (
+        SELECT c.endpoint_id, c.due_at FROM callbacks c
+        WHERE c.gave_up_at IS NULL AND c.endpoint_id = w.id
+        ORDER BY c.endpoint_id, c.due_at LIMIT 1
+    ) AS first
+)"""
+# OFFSET 0: one look by primary key for each head; joined freely, all endpoints and tenants were read each time.
+_PLACED = """
+, placed AS (
     SELECT e.id, e.tenant_id, e.url, h.due_at, h.due_at > $3 AS later,
            row_number() OVER (PARTITION BY e.tenant_id, h.due_at > $3 ORDER BY h.due_at, e.id)
                + coalesce(r.lines, 0) AS place
-    FROM heads h JOIN endpoints e ON e.id = h.endpoint_id
+    FROM heads h CROSS JOIN LATERAL (SELECT * FROM endpoints WHERE id = h.endpoint_id OFFSET 0) e
     LEFT JOIN unnest($4::int[], $5::int[]) AS r (tenant_id, lines) ON r.tenant_id = e.tenant_id
-    WHERE e.id <> ALL ($1::int[])
+    WHERE h.endpoint_id <> ALL ($1::int[])
+), chosen AS MATERIALIZED (
+    SELECT p.* FROM placed p ORDER BY p.later, CASE WHEN p.later THEN 0 ELSE p.place END, p.due_at LIMIT $2
 )
-SELECT p.id, p.tenant_id, p.url, t.name AS tenant, p.due_at
-FROM placed p JOIN tenants t ON t.id = p.tenant_id
+SELECT p.id, p.tenant_id, p.url, (SELECT t.name FROM tenants t WHERE t.id = p.tenant_id) AS tenant, p.due_at
+FROM chosen p
 ORDER BY p.later, CASE WHEN p.later THEN 0 ELSE p.place END, p.due_at
-LIMIT $2
 """
-_PAGE = """
-SELECT id, type, webhook_id, body, created_at, tries, message_id
-FROM callbacks
-WHERE endpoint_id = $1 AND gave_up_at IS NULL AND due_at <= $2 AND id <> ALL ($3::bigint[])
-ORDER BY due_at, id
-LIMIT $4
+_PAGES = """
+SELECT w.n, c.id, c.type, c.webhook_id, c.body, c.created_at, c.tries, c.message_id
+FROM unnest($1::int[]) WITH ORDINALITY AS w (endpoint_id, n) CROSS JOIN LATERAL (
+    SELECT * FROM callbacks c
+    WHERE c.endpoint_id = w.endpoint_id AND c.gave_up_at IS NULL AND c.due_at <= $2 AND c.id <> ALL ($3::bigint[])
+    ORDER BY c.due_at, c.id
+    LIMIT $4
+) AS c
+ORDER BY w.n, c.due_at, c.id
 """
-_TEXTS = "SELECT id, body, body_key_id FROM inbound WHERE id = ANY ($1::uuid[]) AND tenant_id = $2"
+_TEXTS = """
+SELECT i.id, i.body, i.body_key_id
+FROM unnest($1::uuid[], $2::int[]) AS w (id, tenant_id) JOIN inbound i ON i.id = w.id AND i.tenant_id = w.tenant_id
+"""
 _RETRY = """
 UPDATE callbacks c SET tries = c.tries + 1, due_at = w.due_at, last_status = w.last_status, gave_up_at = w.gave_up_at
 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) AS w (id, due_at, last_status, gave_up_at)
@@ -253,7 +274,9 @@ async def _insert(
         now_at,
         policy.version,
     )
-    await conn.execute("SELECT pg_notify($1, '')", CHANNEL)
+    # Whom it concerns: lines of other endpoints need not look. No word means everybody (8,000 octets are the most).
+    heard = ",".join(map(str, sorted(set(endpoints.values()))))
+    await conn.execute("SELECT pg_notify($1, $2)", CHANNEL, heard if len(heard) <= _HEARD_MAX else "")
 
 
 async def _endpoint_ids(
@@ -284,42 +307,46 @@ async def heads(
     *,
     now_at: int,
     limit: int,
+    among: Iterable[int] | None = None,
 ) -> list[tuple[Endpoint, int]]:
     """Endpoints that are owed something and are not among `besides`, with when their line is due (UTC ms).
 
     Those that are due come first, by turns of their tenants: `running` tells how many lines a tenant (row id) has now.
+    `among`: look at these endpoints alone.
     """
-    tenants, lines = list(running), list(running.values())
-    rows = await conn.fetch(_HEADS, list(besides), limit, now_at, tenants, lines)
+    asked: list[Any] = [list(besides), limit, now_at, list(running), list(running.values())]
+    if among is None:
+        rows = await conn.fetch(_ALL_HEADS + _PLACED, *asked)
+    else:
+        rows = await conn.fetch(_SOME_HEADS + _PLACED, *asked, list(among))
     return [(Endpoint(row["id"], row["tenant_id"], row["tenant"], row["url"]), row["due_at"]) for row in rows]
 
 
-async def page(
+async def pages(
     conn: asyncpg.Connection[asyncpg.Record],
     sealer: Sealer,
-    endpoint: Endpoint,
-    besides: Iterable[int],
+    asked: Sequence[tuple[Endpoint, Iterable[int]]],
     *,
     now_at: int,
     limit: int,
-) -> list[Line]:
-    """The next due notices of one endpoint, without those already in hand; handsets' texts are put into theirs."""
-    rows = await conn.fetch(_PAGE, endpoint.id, now_at, list(besides), limit)
+) -> list[list[Line]]:
+    """The next due notices of each endpoint, without those already in hand; handsets' texts are put into theirs.
+
+    `asked` names an endpoint once, with what of its line is in hand; at most `limit` notices come for each.
+    """
+    in_hand = [one for _, ids in asked for one in ids]
+    rows = await conn.fetch(_PAGES, [endpoint.id for endpoint, _ in asked], now_at, in_hand, limit)
     texts: dict[UUID, str | None] = {}
-    wanted = [row["message_id"] for row in rows if row["type"] == RECEIVED]
+    wanted = [(row["message_id"], asked[row["n"] - 1][0].tenant_id) for row in rows if row["type"] == RECEIVED]
     if wanted:
-        texts = {row["id"]: readable(row, sealer) for row in await conn.fetch(_TEXTS, wanted, endpoint.tenant_id)}
-    return [
-        Line(
-            row["id"],
-            row["type"],
-            row["webhook_id"],
-            _with_text(row["body"], texts.get(row["message_id"])) if row["type"] == RECEIVED else row["body"],
-            row["created_at"],
-            row["tries"],
-        )
-        for row in rows
-    ]
+        found = await conn.fetch(_TEXTS, [one for one, _ in wanted], [tenant_id for _, tenant_id in wanted])
+        texts = {row["id"]: readable(row, sealer) for row in found}
+    lines: list[list[Line]] = [[] for _ in asked]
+    for row in rows:
+        body = _with_text(row["body"], texts.get(row["message_id"])) if row["type"] == RECEIVED else row["body"]
+        line = Line(row["id"], row["type"], row["webhook_id"], body, row["created_at"], row["tries"])
+        lines[row["n"] - 1].append(line)
+    return lines
 
 
 def _with_text(body: bytes, text: str | None) -> bytes:

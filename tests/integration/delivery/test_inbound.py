@@ -264,7 +264,8 @@ async def test_callbacks_hold_no_text_in_the_ledger_and_bring_it_when_sent(inbox
     assert row["type"] == "message.received" and b"secret" not in row["body"]
     async with inbox.pool.acquire() as conn:
         endpoint = Endpoint(row["endpoint_id"], row["tenant_id"], "acme", "http://127.0.0.1:9/hooks")
-        (line,) = await callback_lines.page(conn, inbox.sealer, endpoint, [], now_at=inbox.clock.now_at(), limit=10)
+        asked = [(endpoint, [])]
+        ((line,),) = await callback_lines.pages(conn, inbox.sealer, asked, now_at=inbox.clock.now_at(), limit=10)
     assert b'"text":"a secret word"' in line.body
 
 

@@ -18,14 +18,20 @@ class GatheringFull(Exception):
 class Gatherer(Generic[Item, Result]):
     """Collects items of many callers into calls of at most `most` items; one call runs at a time.
 
-    While a call runs the next one collects, so batches grow with load and an idle system waits for nothing.
+    While a call runs the next one collects, so batches grow with load and an idle system waits for nothing. With
+    `linger_s` the first who waits gives others that long to join: for work that nobody is in a hurry for.
     """
 
     def __init__(
-        self, ask: Callable[[list[Item]], Awaitable[Sequence[Result]]], most: int, waiting_max: int = 20_000
+        self,
+        ask: Callable[[list[Item]], Awaitable[Sequence[Result]]],
+        most: int,
+        waiting_max: int = 20_000,
+        linger_s: float = 0.0,
     ) -> None:
         self._ask = ask
         self._most = most
+        self._linger_s = linger_s
         self._waiting_max = waiting_max
         self._waiting: deque[tuple[Item, asyncio.Future[Result]]] = deque()
         self._arrived = asyncio.Event()
@@ -60,6 +66,8 @@ class Gatherer(Generic[Item, Result]):
                     return
                 self._arrived.clear()
                 await self._arrived.wait()
+            if self._linger_s and len(self._waiting) < self._most and not self._stopping:
+                await asyncio.sleep(self._linger_s)
             batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
             try:
                 results = await self._ask([item for item, _ in batch])

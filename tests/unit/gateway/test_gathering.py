@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.api.gathering import Gatherer, GatheringFull
+from gateway.gathering import Gatherer, GatheringFull
 
 
 async def test_what_arrives_while_a_call_runs_is_the_next_batch() -> None:
