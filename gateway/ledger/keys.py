@@ -11,7 +11,7 @@ import hmac
 import secrets
 import zlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, Final
@@ -29,12 +29,22 @@ _ID_LENGTH, _SECRET_LENGTH, _CHECKSUM_LENGTH = 12, 48, 8
 _CACHE_S = 4.0  # a revocation works everywhere within five seconds, and nobody has to be told of it
 _CACHED_MAX = 10_000
 _USED_EVERY_MS = 60_000
+_LOADED_AT_ONCE = 500
 _NO_DIGEST = bytes(32)
 
+# Any number of keys; the order in which two processes note the use of the same keys must not matter.
 _FETCH = """
-SELECT k.digest, k.tenant_id, t.name AS tenant, k.scopes, k.cidrs, k.expires_at, k.revoked_at, k.last_used_at
+SELECT k.id, k.digest, k.tenant_id, t.name AS tenant, k.scopes, k.cidrs, k.expires_at, k.revoked_at, k.last_used_at
   FROM api_keys k LEFT JOIN tenants t ON t.id = k.tenant_id
- WHERE k.id = $1
+ WHERE k.id = ANY ($1::text[])
+"""
+# When a key was last used is good to know, and nothing is owed for it: no wait for the disk.
+_NOTE_USE = """
+WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true) AS is_set), free AS MATERIALIZED (
+    SELECT k.id FROM api_keys k CROSS JOIN quick WHERE k.id = ANY ($1::text[]) AND quick.is_set = 'off'
+       FOR UPDATE OF k SKIP LOCKED
+)
+UPDATE api_keys k SET last_used_at = $2 FROM free WHERE k.id = free.id
 """
 _LIST = """
 SELECT k.id, t.name AS tenant, k.scopes, k.cidrs, k.created_at, k.expires_at, k.revoked_at, k.last_used_at
@@ -131,13 +141,18 @@ async def revoke(conn: asyncpg.Connection[Any], key_id: str, by: str, now_at: in
 
 
 class KeyRing:
-    """Verifies keys; what the ledger said is believed for four seconds."""
+    """Verifies keys; what the ledger said is believed for four seconds.
+
+    Keys that are asked for while others are being read are read together: with many tenants each call brings another.
+    """
 
     def __init__(self, pool: asyncpg.Pool[Any], clock: Clock) -> None:
         self._pool = pool
         self._clock = clock
         self._kept: OrderedDict[str, tuple[float, _Kept | None]] = OrderedDict()
         self._loading: dict[str, asyncio.Future[_Kept | None]] = {}
+        self._wanted: list[str] = []
+        self._reader: asyncio.Task[None] | None = None
 
     async def verify(self, written: str) -> Key | None:
         """The key that a text is, or None. Raises what the ledger's connection raises when it is away."""
@@ -160,37 +175,69 @@ class KeyRing:
             return cached[1]
         loading = self._loading.get(key_id)
         if loading is None:
-            # Counted from the question: an answer that took its time may be older than a revocation.
-            asked_mono = self._clock.now_mono()
-            loading = self._loading[key_id] = asyncio.ensure_future(self._load(key_id))
-            loading.add_done_callback(lambda done: self._loaded(key_id, asked_mono, done))
+            loading = self._loading[key_id] = asyncio.get_running_loop().create_future()
+            self._wanted.append(key_id)
+            if self._reader is None:
+                self._reader = asyncio.create_task(self._read_wanted(), name="keys")
         return await asyncio.shield(loading)
 
-    def _loaded(self, key_id: str, asked_mono: float, done: asyncio.Future[_Kept | None]) -> None:
-        del self._loading[key_id]
-        if done.cancelled() or done.exception() is not None:
-            return
-        self._kept[key_id] = (asked_mono, done.result())
-        self._kept.move_to_end(key_id)
-        while len(self._kept) > _CACHED_MAX:
-            self._kept.popitem(last=False)
+    async def _read_wanted(self) -> None:
+        """Reads until nobody waits for a key any more."""
+        try:
+            while self._wanted:
+                asked, self._wanted = self._wanted[:_LOADED_AT_ONCE], self._wanted[_LOADED_AT_ONCE:]
+                # Counted from the question: an answer that took its time may be older than a revocation.
+                asked_mono = self._clock.now_mono()
+                try:
+                    found = await self._load(asked)
+                except Exception as error:  # each who waits hears of it
+                    for key_id in asked:
+                        self._answer(key_id, error)
+                    continue
+                except BaseException:
+                    for key_id in asked:
+                        self._loading.pop(key_id).cancel()
+                    raise
+                for key_id in asked:
+                    kept = found.get(key_id)
+                    self._kept[key_id] = (asked_mono, kept)
+                    self._kept.move_to_end(key_id)
+                    self._answer(key_id, kept)
+                while len(self._kept) > _CACHED_MAX:
+                    self._kept.popitem(last=False)
+        finally:
+            self._reader = None
 
-    async def _load(self, key_id: str) -> _Kept | None:
+    def _answer(self, key_id: str, answer: _Kept | Exception | None) -> None:
+        waiting = self._loading.pop(key_id)
+        if waiting.done():
+            return
+        if isinstance(answer, Exception):
+            waiting.set_exception(answer)
+            waiting.exception()  # seen, also where whoever asked has gone
+        else:
+            waiting.set_result(answer)
+
+    async def _load(self, key_ids: Sequence[str]) -> dict[str, _Kept]:
         async with self._pool.acquire(timeout=0.25) as conn:
-            row = await conn.fetchrow(_FETCH, key_id, timeout=2.0)
-            if row is None:
-                return None
+            rows = await conn.fetch(_FETCH, key_ids, timeout=2.0)
             now_at = self._clock.now_at()
-            if row["last_used_at"] is None or row["last_used_at"] < now_at - _USED_EVERY_MS:
-                await conn.execute("UPDATE api_keys SET last_used_at = $2 WHERE id = $1", key_id, now_at, timeout=2.0)
-        key = Key(
-            key_id,
-            row["tenant_id"],
-            row["tenant"],
-            frozenset(row["scopes"]),
-            tuple(ip_network(cidr) for cidr in row["cidrs"]),
-        )
-        return _Kept(bytes(row["digest"]), key, row["expires_at"], row["revoked_at"] is not None)
+            unnoted_at = now_at - _USED_EVERY_MS
+            used = [row["id"] for row in rows if row["last_used_at"] is None or row["last_used_at"] < unnoted_at]
+            if used:
+                await conn.execute(_NOTE_USE, used, now_at, timeout=2.0)
+        return {row["id"]: _kept(row) for row in rows}
+
+
+def _kept(row: Mapping[str, Any]) -> _Kept:
+    key = Key(
+        row["id"],
+        row["tenant_id"],
+        row["tenant"],
+        frozenset(row["scopes"]),
+        tuple(ip_network(cidr) for cidr in row["cidrs"]),
+    )
+    return _Kept(bytes(row["digest"]), key, row["expires_at"], row["revoked_at"] is not None)
 
 
 def _written(key_id: str, secret: str) -> str:

@@ -152,8 +152,8 @@ async def test_an_answer_that_took_its_time_is_believed_less_long(
             made = await keys.create(conn, KeyWish("acme"), "test", 1)
         load = ring._load
 
-        async def slow(key_id: str) -> object:
-            found = await load(key_id)
+        async def slow(key_ids: list[str]) -> object:
+            found = await load(key_ids)
             clock.mono += 3.0  # revoked meanwhile
             return found
 
