@@ -140,6 +140,31 @@ async def test_a_revoked_key_is_dead_everywhere_within_five_seconds(database_url
         await pool.close()
 
 
+async def test_keys_that_come_together_are_read_together_and_their_use_is_noted(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = await open_pool(database_url)
+    try:
+        ring = KeyRing(pool, Clock())
+        async with pool.acquire() as conn:
+            await conn.execute("INSERT INTO tenants (name, created_at) VALUES ('acme', 0)")
+            made = [await keys.create(conn, KeyWish("acme"), "test", 1) for _ in range(20)]
+        load, sizes = ring._load, []
+
+        async def counted(key_ids: list[str]) -> object:
+            sizes.append(len(key_ids))
+            return await load(key_ids)
+
+        monkeypatch.setattr(ring, "_load", counted)
+        unknown = keys._written("0" * 12, "0" * 48)
+        found = await asyncio.gather(*(ring.verify(one) for one in (*made, unknown, made[0])))
+        assert [key and key.id for key in found] == [*(one.split("_")[1] for one in made), None, made[0].split("_")[1]]
+        assert sum(sizes) == 21 and len(sizes) <= 2
+        assert await pool.fetchval("SELECT count(*) FROM api_keys WHERE last_used_at IS NOT NULL") == 20
+    finally:
+        await pool.close()
+
+
 async def test_an_answer_that_took_its_time_is_believed_less_long(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
