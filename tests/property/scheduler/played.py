@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from scheduler.core.asks import Ask, ExplainAsk, Leased
 from scheduler.core.records import Entry, Reference
 from tests.property.scheduler.random_policies import Event, entry_of
-from tests.property.scheduler.side_by_side import SideBySide
+
+
+class Told(Protocol):
+    """Who hears a trace: scripts and model side by side, or one of them."""
+
+    now: float
+
+    def ask(self, verb: str, *args: Any, **options: Any) -> Any:
+        """One verb; None where the index is unavailable."""
+
+    def lose(self) -> None:
+        """Everything is forgotten."""
 
 
 class Player:
     """One trace on both; it stands in for the ledger: what was enqueued, and what has not ended."""
 
-    def __init__(self, both: SideBySide) -> None:
+    def __init__(self, both: Told) -> None:
         self.both = both
         self.open: list[Leased] = []
         self.entries: dict[bytes, Entry] = {}
