@@ -1,8 +1,8 @@
 # syntax=docker/dockerfile:1
 FROM python:3.11-slim AS build
 WORKDIR /src
-COPY requirements.lock pyproject.toml README.md LICENSE ./
-RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
+COPY requirements-run.lock pyproject.toml README.md LICENSE ./
+RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --require-hashes -r requirements-run.lock
 COPY gateway gateway
 COPY scheduler scheduler
 COPY smpp smpp

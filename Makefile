@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RUNNING := $(VENV)/.installed-to-run
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -q
 
@@ -13,7 +15,7 @@ help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z-]*:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: up
-up: $(STAMP) ## run everything here: stores, roles, carrier simulator; Ctrl-C stops it
+up: $(RUNNING) ## run everything here: stores, roles, carrier simulator; Ctrl-C stops it
 	@exec $(BIN)/sluicegate up $(ARGS)
 
 .PHONY: test
@@ -30,14 +32,20 @@ test-interop: $(STAMP) tests/interop/node_modules/.installed ## tests against pe
 .PHONY: install
 install: $(STAMP) ## .venv with everything the other targets need
 
-$(STAMP): requirements.lock pyproject.toml
+# What running needs is the smaller part of the lock; tests and tools come on top of it.
+$(RUNNING): requirements-run.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, %s is %s" % (sys.executable, sys.version.split()[0]) if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || echo "making $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing the packages of requirements.lock into $(VENV): a minute or two, more on a slow line"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@echo "installing the packages of requirements-run.lock into $(VENV): a minute, more on a slow line"
+	$(PIP) --require-hashes -r requirements-run.lock
 	@echo "installing sluicegate itself"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(STAMP): requirements.lock $(RUNNING)
+	@echo "installing what tests and tools need too, from requirements.lock: a minute or two, more on a slow line"
+	$(PIP) --require-hashes -r requirements.lock
 	@touch $@
 
 tests/interop/node_modules/.installed: tests/interop/package.json tests/interop/package-lock.json
@@ -56,7 +64,7 @@ check: $(STAMP) ## format, lint, types, import rules, pure tests: under a minute
 .PHONY: audit
 audit: $(STAMP) ## bandit over the code, pip-audit over the lock file (asks a public database of flaws)
 	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml gateway scheduler smpp
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	$(PIP) pip-audit==2.10.1
 	$(BIN)/pip-audit --require-hashes --disable-pip --requirement requirements.lock
 
 .PHONY: bench
@@ -102,9 +110,10 @@ diagram: $(STAMP) ## the state diagram of ARCHITECTURE.md, drawn from the transi
 	$(BIN)/python -m tests.house.state_diagram
 
 .PHONY: lock
-lock: $(STAMP) ## make requirements.lock from pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+lock: $(STAMP) ## make requirements.lock and requirements-run.lock from pyproject.toml
+	$(PIP) uv
 	$(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --extra dev --no-emit-index-url pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --extra build --no-emit-index-url -c requirements.lock pyproject.toml -o requirements-run.lock
 
 .PHONY: clean
 clean: ## remove what can be made again; data in .sluicegate stays

@@ -28,6 +28,18 @@ def test_lock_file_has_hashes_and_no_registry() -> None:
     assert [block.split("==")[0] for block in blocks if "--hash=sha256:" not in block] == []
 
 
+def test_what_running_needs_is_a_part_of_the_lock() -> None:
+    def entries(name: str) -> dict[str, set[str]]:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        blocks = re.split(r"^(?=[A-Za-z0-9_.\-]+==)", text, flags=re.MULTILINE)[1:]
+        return {re.split(r"[ ;]", one)[0]: set(re.findall(r"--hash=\S+", one)) for one in blocks}
+
+    everything, to_run = entries("requirements.lock"), entries("requirements-run.lock")
+    assert {name: everything.get(name) for name in to_run} == to_run
+    assert 30 < len(to_run) < len(everything)
+    assert not {name.partition("==")[0] for name in to_run} & {"pytest", "mypy", "hypothesis", "locust", "matplotlib"}
+
+
 def test_no_file_names_a_registry() -> None:
     hosts = re.compile(
         "|".join(map(re.escape, ("pypi" + ".org", "pythonhosted" + ".org", "npmjs" + ".org", "debian" + ".org")))
