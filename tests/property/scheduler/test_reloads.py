@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import ceil
 
 import pytest
 from redis.asyncio import Redis
@@ -205,3 +206,40 @@ async def test_every_class_has_its_floor_in_every_ten_seconds(index: Redis) -> N
         for name, rules in CLASSES.items():
             floor = 1_000 * rules.weight / sum(one.weight for one in CLASSES.values())
             assert sent[name] >= floor - 2 * rules.quantum, (name, sent)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_floors_and_otp_hold_across_reloads(index: Redis, seed: int) -> None:
+    """Rates and weights change every 2 s: no slot stays idle and every class has its floor (I24); OTPs below their own
+    floor neither wait long nor expire beside three backlogs (I25); nothing leaves after its deadline (I17)."""
+    dice = random.Random(seed)
+    world = await World.create(index, {"provider:p": (100.0, 10)})
+    for name in ("transactional", "marketing", "non_priority"):
+        await world.fill(flow("p", name, "a"), 2_000)
+    for version in range(2, 6):
+        rate, burst = dice.choice([50.0, 120.0, 300.0]), dice.choice([10, 20])
+        classes = {name: replace(one, weight=dice.choice([5, 10, 25, 60])) for name, one in CLASSES.items()}
+        await world.scheduler.tune(
+            Tuning(version, classes, {"a": dice.choice([1, 3])}, limits={"provider:p": (rate, burst)})
+        )
+        whole = sum(one.weight for one in classes.values())
+        longest_ms = 20 + 1000 / rate * (ceil(whole / classes["otp"].weight) + burst)
+        sent: Counter[str] = Counter()
+        came = 0
+        for tick in range(100):
+            world.clock.at += 20
+            ttl_ms = dice.choice([10, 60, 9_000])  # some end in the queue of a backlog
+            await world.enqueue([Entry(flow("p", "marketing", "b"), world.reference(ttl_ms=ttl_ms))])
+            if came < 0.7 * rate * classes["otp"].weight / whole * tick / 50:
+                came += 1
+                await world.enqueue([Entry(flow("p", "otp", f"t{tick % 7}"), world.reference(ttl_ms=10_000))])
+            leased = await world.send(LeaseAsk("p", "s1", 100))
+            sent.update(item.class_name for item in leased.items)
+            waits = [world.clock.at - one.reference.queued_at for one in leased.items if one.class_name == "otp"]
+            assert max(waits, default=0) <= longest_ms, "I24, I25: an OTP waited beside lower classes"
+        assert sum(sent.values()) >= 0.99 * rate * 2 - 1, "I24: a slot was idle"
+        assert came - sent["otp"] <= 1
+        for name, rules in classes.items():
+            if name != "otp":
+                assert sent[name] >= rate * 2 * rules.weight / whole - 2 * rules.quantum, ("I24", name, sent)
+    await world.check_index()
