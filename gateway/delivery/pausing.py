@@ -14,6 +14,7 @@ import asyncpg
 
 from gateway.delivery.outbox import hand_over
 from gateway.hearing import hear
+from gateway.ledger.deferrals import hasten
 from gateway.ledger.pauses import APPLICATION, CHANNEL, SESSION, list_pauses
 from gateway.ledger.resumptions import (
     Resumption,
@@ -94,6 +95,8 @@ class Pausing:
             return
         if ended.place.scope not in paused:
             await self._rt.scheduler.resume(ended.place.scope)
+            while await hasten(conn, ended.place, self._rt.clock.now_at()) and not self._rt.stopping.is_set():
+                pass
         await forget_resumption(conn, ended)
         log.info("pause_over", kind=ended.place.kind, lasted_ms=ended.until_at - ended.since_at)
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from gateway.delivery.pausing import Pausing
+from gateway.delivery.promoter import Promoter
 from gateway.delivery.rebuild import Rebuilder
 from gateway.ledger import expiries, pauses
 from gateway.ledger.cancellation import cancel
@@ -75,6 +76,36 @@ async def test_a_claim_that_meets_a_pause_holds_and_the_end_brings_it_back(held:
     assert await held.claim([message]) == {message}
     audit = await held.world.pool.fetch("SELECT actor, action FROM audit ORDER BY id")
     assert [tuple(row) for row in audit] == [("ada", f"{kind}.pause"), ("ada", f"{kind}.resume")]
+
+
+@pytest.mark.parametrize("place", [Place("route", "main"), Place("provider", "carrier-a")], ids=lambda one: one.kind)
+async def test_what_was_deferred_for_a_pause_comes_at_its_end(held: Held, place: Place) -> None:
+    """The door defers by a minute at a time where nobody knows the end; nothing else is brought forward."""
+    world, now_at = held.world, held.world.clock.now_at()
+
+    async def due(kind: str, in_ms: int, **values: Any) -> UUID:
+        message = await world.message(status="scheduled", not_before=now_at + in_ms, **values)
+        await world.pool.execute(
+            "INSERT INTO due SELECT day, id, not_before, $2 FROM messages WHERE id = $1", message, kind
+        )
+        return message
+
+    deferred = await due("deferral", 45_000)
+    others = [
+        await due("send_at", 45_000),
+        await due("deferral", 5 * MINUTE_MS),  # for a queue that was full, not for the pause
+        await due("deferral", 45_000, route="other", provider="carrier-b"),
+    ]
+    await held.pause(place)
+    await held.pausing.turn()
+    assert await world.status(deferred) == "scheduled" and await held.count("due") == 4
+    await held.resume(place)
+    await held.pausing.turn()
+    await Promoter(held.rt).turn()
+    row = await world.row(deferred)
+    assert row["status"] == "queued" and row["not_before"] <= world.clock.now_at()
+    assert [await world.status(one) for one in others] == ["scheduled"] * 3
+    assert sum((await held.scheduler.counts()).values()) == 1 and await held.claim([deferred]) == {deferred}
 
 
 async def test_what_a_claim_held_after_the_release_comes_back_too(held: Held) -> None:
