@@ -152,7 +152,8 @@ def show(message: dict[str, Any]) -> None:
 
 def _submit(one: dict[str, Any]) -> tuple[Any, ...]:
     """A row: what was submitted where, what the carrier said to it and how soon."""
-    answer = " ".join(filter(None, (one["outcome"] or "awaited", one["carrier_status"])))
+    status = one["carrier_status"] if one["carrier_status"] != "0x00000000" else None
+    answer = " ".join(filter(None, (one["outcome"] or "awaited", status)))
     after_ms = None
     if one["written_at"] and one["outcome_at"]:
         written, answered = (datetime.fromisoformat(one[name]) for name in ("written_at", "outcome_at"))

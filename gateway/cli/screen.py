@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gateway.cli.output import span
 from gateway.cli.sight import Sight
-from gateway.operators.door_words import turned_away
+from gateway.operators.door_words import all_turned_away
 
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 _BAR_MIN: Final = 6
@@ -52,7 +52,7 @@ def headline(sight: Sight, width: int) -> Text:
     status = sight.status
     ill = [one["worker"] for one in status["processes"] if not one["healthy"]]
     down = [name for name, one in status["sessions"].items() if not one["state"].startswith("bound")]
-    away = [words for name, one in status["classes"].items() if (words := turned_away(name, one))]
+    away = all_turned_away(status["classes"])
     left = Text.assemble(
         ("sluicegate", "bold"), ("  policy ", _QUIET), str(status["policy_version"]),
         ("  ", ""), (str(status["at"])[11:19], ""), (" UTC", _QUIET),
@@ -60,10 +60,10 @@ def headline(sight: Sight, width: int) -> Text:
     if ill:
         right = Text(f"● {', '.join(ill)} not healthy", _BAD)
     elif down:
-        refused = f"; {away[0]}" if away else ""
+        refused = f"; {away}" if away else ""
         right = Text(f"● {len(down)} of {len(status['sessions'])} sessions not bound{refused}", _WARN)
     elif away:
-        right = Text(f"● {away[0]}" + (f" ({len(away) - 1} more)" if len(away) > 1 else ""), _WARN)
+        right = Text(f"● {away}", _WARN)
     elif status.get("paused"):
         right = Text(f"● {len(status['paused'])} paused by hand", _WARN)
     else:

@@ -87,15 +87,13 @@ def _classes(status: Mapping[str, Any]) -> Iterator[Finding]:
             else "What was accepted still goes out in time."
         )
         if away is not None and age_ms <= one["wait_budget_ms"]:
-            refused = one["door"]["verdict"] == "refuse"
-            what = "New ones are refused with Retry-After." if refused else "New ones are taken in for a later time."
-            yield Finding(WARN, away[0].upper() + away[1:], f"{what} {meanwhile}")
+            yield Finding(WARN, away[0].upper() + away[1:], f"{_now_turned_away(one, away).strip()} {meanwhile}")
             continue
         if age_ms > one["wait_budget_ms"]:
             title = f"{name} waits longer than its budget"
             advice = (
-                f"The oldest is {span(age_ms)} old, promised were {span(one['wait_budget_ms'])}: such messages expire. "
-                "See what holds it below."
+                f"The oldest is {span(age_ms)} old, promised were {span(one['wait_budget_ms'])}: what was never "
+                f"submitted expires, a retry at its own deadline.{_now_turned_away(one, away)} See what holds it below."
             )
             yield Finding(BAD, title, advice)
         elif age_ms > one["door_limit_ms"]:
@@ -105,6 +103,13 @@ def _classes(status: Mapping[str, Any]) -> Iterator[Finding]:
                 f"scope are refused with Retry-After. {meanwhile}"
             )
             yield Finding(WARN, title, advice)
+
+
+def _now_turned_away(one: Mapping[str, Any], away: str | None) -> str:
+    if away is None:
+        return ""
+    refused = one["door"]["verdict"] == "refuse"
+    return " New ones are refused with Retry-After." if refused else " New ones are taken in for a later time."
 
 
 def stands_still(status: Mapping[str, Any], scope: Mapping[str, str]) -> bool:

@@ -162,7 +162,8 @@ class Binder:
             self._holder.tell("a bind field does not fit")
             _log.error("bind_field_invalid", session=name)
         except (LinkLost, OSError, TimeoutError) as fault:
-            self._holder.tell(f"connect failed: {type(fault).__name__}")
+            what = "no answer in time" if isinstance(fault, TimeoutError) else type(fault).__name__
+            self._holder.tell(f"connect failed: {what}")
             _log.warning("bind_failed", session=name, error=type(fault).__name__)
         self._patience.failed(status)
         if status is not None:

@@ -13,6 +13,26 @@ def turned_away(class_name: str, one: Mapping[str, Any]) -> str | None:
 
     A tenant's own limit (`slow_down`) is that tenant's business and no headline.
     """
+    said = _said(one)
+    return None if said is None else f"the door {said[0]} {class_name}: {said[1]}"
+
+
+def all_turned_away(classes: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The same of all classes in one line: those with one reason together, how many more have another."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name, one in classes.items():
+        if (said := _said(one)) is not None:
+            alike.setdefault(said, []).append(name)
+    if not alike:
+        return None
+    (verb, why), names = next(iter(alike.items()))
+    more = sum(map(len, alike.values())) - len(names)
+    together = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"the door {verb} {together}: {why}" + (f" ({more} more)" if more else "")
+
+
+def _said(one: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Verb and reason where the door does not take a class in."""
     door = one.get("door")
     verb = None if door is None else _VERBS.get(door["verdict"])
     if door is None or verb is None:
@@ -29,7 +49,7 @@ def turned_away(class_name: str, one: Mapping[str, Any]) -> str | None:
         why = f"nothing goes out, or too little{held}"
     else:
         why = f"predicted wait {_short(door['predicted_wait_ms'])}, door limit {_short(one['door_limit_ms'])}{held}"
-    return f"the door {verb} {class_name}: {why}"
+    return verb, why
 
 
 def _short(milliseconds: float) -> str:

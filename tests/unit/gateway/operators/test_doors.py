@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.operators.door_words import turned_away
+from gateway.operators.door_words import all_turned_away, turned_away
 from gateway.operators.doors import ask_doors
 from gateway.policy.demo import demo_policy
 from gateway.policy.rules.parse import read_policy
@@ -76,3 +76,16 @@ def test_a_headline(change: dict[str, Any], words: str | None) -> None:
     told = turned_away("otp", {"door_limit_ms": 60_000, "wait_budget_ms": 120_000, "door": door | change})
     assert told is None if words is None else words in str(told)
     assert turned_away("otp", {"door": None}) is None
+
+
+def test_a_headline_names_every_class_that_has_the_same_reason() -> None:
+    def of(cause: str, verdict: str = "refuse") -> dict[str, Any]:
+        door = {"verdict": verdict, "cause": cause, "scope": {"kind": "provider", "name": "a"}, "predicted_wait_ms": 1}
+        return {"door_limit_ms": 60_000, "door": door}
+
+    away = of("paused")
+    assert all_turned_away({"otp": away, "transactional": away, "marketing": of("x", "accept")}) == (
+        "the door refuses otp and transactional: provider a is paused or away"
+    )
+    assert str(all_turned_away({"otp": away, "marketing": of("wait", "defer")})).endswith("away (1 more)")
+    assert all_turned_away({"otp": {"door": None}}) is None
