@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.asks import LeaseAsk, Outcomes
+from scheduler.store.scheduler import Scheduler
 from tests.integration.api.conftest import Gateway, Reply, running
 
 SLOW = "{rate_per_s: 0.05, burst: 1}"
@@ -92,14 +93,13 @@ async def test_a_limit_that_is_too_slow_binds_alone(
     assert (await gateway.send({"text": "hi", "to": FREE}, "other")).status == 202, "others are not closed by it"
 
 
-@pytest.mark.parametrize(
-    ("to", "scope"), [("+4915112345678", ("route", "slow-road")), ("+34612345678", ("provider", "narrow"))]
-)
-async def test_what_is_paused_by_hand_says_so(gateway: Gateway, to: str, scope: tuple[str, str]) -> None:
-    await gateway.rt.scheduler.pause(":".join(scope))
-    reply = await gateway.send({"text": "hi", "to": to})
-    assert reply.status == 503 and reply.json["cause"] == "paused"
-    assert reply.json["scope"]["kind"] in ("route", "provider")
+async def test_what_is_paused_by_hand_says_so(gateway: Gateway) -> None:
+    for to, scope in (("+4915112345678", ("route", "slow-road")), ("+34612345678", ("provider", "narrow"))):
+        await gateway.rt.scheduler.pause(":".join(scope))
+        reply = await gateway.send({"text": "hi", "to": to})
+        assert reply.status == 503
+        told(reply, "capacity.class_budget_exceeded", scope, "paused")
+    assert (await gateway.send({"text": "hi", "to": FREE})).status == 202
 
 
 async def test_the_next_candidate_is_asked_before_anything_is_refused(gateway: Gateway) -> None:
@@ -131,45 +131,60 @@ async def test_a_link_that_is_down_is_a_pause_of_its_provider(gateway: Gateway) 
 
 
 async def test_a_breaker_that_is_open_is_a_pause_too(gateway: Gateway) -> None:
-    await gateway.rt.scheduler.report_outcomes("wide", "w1", Outcomes(errors=30, round_trip_ms=50, rate_per_s=100))
-    reply = await gateway.send({"text": "hi", "to": FREE})
-    told(reply, "capacity.class_budget_exceeded", (reply.json["scope"]["kind"], reply.json["scope"]["name"]), "paused")
-    assert reply.json["scope"]["kind"] in ("provider", "session")
+    """Of the only session that is left, then of its whole provider, of which another session had done well."""
+    scheduler = gateway.rt.scheduler
+    await scheduler.session_up("wide", "w2")
+    await scheduler.report_outcomes("wide", "w2", Outcomes(good=100, round_trip_ms=50, rate_per_s=100))
+    await scheduler.session_down("wide", "w2")
+    for errors, scope in ((30, ("session", "w1")), (200, ("provider", "wide"))):
+        await scheduler.report_outcomes("wide", "w1", Outcomes(errors=errors, round_trip_ms=50, rate_per_s=100))
+        reply = await gateway.send({"text": "hi", "to": FREE})
+        told(reply, "capacity.class_budget_exceeded", scope, "paused")
 
 
 async def test_what_waits_too_long_closes_its_class_by_age(gateway: Gateway) -> None:
-    """A queue that nobody serves: the prediction may be good, but what was promised before is late."""
+    """First nothing of a class passes while others do and answers still come; then nothing at all: a silent carrier."""
+    scheduler = gateway.rt.scheduler
     assert (await gateway.send({"text": "hi", "to": FREE})).status == 202
-    await asyncio.sleep(2.3)
-    reply = await gateway.send({"text": "hi", "to": FREE})
+    reply: Reply | None = None
+    async with asyncio.timeout(60):
+        while reply is None or reply.status == 202 or reply.json["scope"]["kind"] != "class":
+            # A class with a longer budget is not closed by it.
+            assert (await gateway.send({"text": "hi", "to": FREE, "class": "transactional"})).status == 202
+            await drained(scheduler, LeaseAsk("wide", "w1", 10, without=frozenset({"otp"})), "transactional")
+            await scheduler.answered("wide", 20, "otp")
+            reply = await gateway.send({"text": "hi", "to": FREE})
+            await asyncio.sleep(0.1)
+    told(reply, "capacity.class_budget_exceeded", ("class", "otp"), "age")
     assert reply.status == 503
-    told(reply, "capacity.class_budget_exceeded", (reply.json["scope"]["kind"], reply.json["scope"]["name"]), "age")
-    assert reply.json["scope"]["kind"] in ("class", "session", "provider")
-    # A class with a longer budget is not closed by it.
-    assert (await gateway.send({"text": "hi", "to": FREE, "class": "transactional"})).status == 202
+    async with asyncio.timeout(60):
+        while reply.status == 202 or reply.json["scope"]["kind"] != "provider":
+            await asyncio.sleep(0.1)
+            reply = await gateway.send({"text": "hi", "to": FREE})
+    assert reply.json["cause"] == "age" and reply.json["scope"] == {"kind": "provider", "name": "wide"}
+
+
+async def drained(scheduler: Scheduler, ask: LeaseAsk, class_name: str) -> None:
+    """A session takes what it is given, and the carrier answers at once."""
+    leased = await scheduler.lease(ask)
+    if leased.items:
+        await scheduler.ack(leased.lease_id)
+        await scheduler.answered(ask.provider, len(leased.items), class_name)
 
 
 async def test_more_than_a_class_can_drain_is_refused_by_class(gateway: Gateway) -> None:
-    """Nothing limits but what carriers were seen to take: ten a second."""
-    scheduler = gateway.rt.scheduler
-    codes: list[int] = []
+    """Nothing limits but what the carrier was seen to take: one of the four messages of each round."""
     refusal: Reply | None = None
-    for _ in range(60):
-        for _ in range(4):
-            reply = await gateway.send({"text": "hi", "to": FREE})
-            codes.append(reply.status)
-            if reply.status != 202:
-                refusal = reply
-        leased = await scheduler.lease(LeaseAsk("wide", "w1", 1))
-        if leased.items:
-            await scheduler.ack(leased.lease_id)
-            await scheduler.answered("wide", 1, "otp")
-        if refusal is not None:
-            break
-        await asyncio.sleep(0.1)
-    assert refusal is not None, codes
-    problem = refusal.json
-    assert problem["cause"] in ("wait", "age") and problem["scope"]["kind"] in ("class", "session", "provider"), problem
+    async with asyncio.timeout(60):
+        while refusal is None:
+            for _ in range(4):
+                reply = await gateway.send({"text": "hi", "to": FREE})
+                if reply.status != 202 and (reply.json["cause"], reply.json["scope"]["kind"]) == ("wait", "class"):
+                    refusal = reply
+            await drained(gateway.rt.scheduler, LeaseAsk("wide", "w1", 1), "otp")
+            await asyncio.sleep(0.1)
+    assert refusal.status == 503
+    told(refusal, "capacity.class_budget_exceeded", ("class", "otp"), "wait")
 
 
 async def test_a_class_that_is_being_rebuilt_is_storage(gateway: Gateway) -> None:
