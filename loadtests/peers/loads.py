@@ -48,6 +48,7 @@ class Came:
     accepted_per_s: float = 0.0
     carrier_per_s: float = 0.0
     cpu_s_per_1k: float = 0.0
+    cpu_s_per_1k_by_part: dict[str, float] = field(default_factory=dict)
     http_ms_p50: float | None = None
     http_ms_p99: float | None = None
     waits_ms: dict[str, dict[str, float]] = field(default_factory=dict)

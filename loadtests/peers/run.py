@@ -49,6 +49,10 @@ class Gateway(Protocol):
         """All that counts as the gateway, its stores included."""
         ...
 
+    def cpu_s_by_part(self) -> dict[str, float]:
+        """CPU seconds so far of each part that can be told from the others; empty where none can."""
+        ...
+
     def stop(self) -> None:
         """Ends it."""
         ...
@@ -119,6 +123,7 @@ class Bench:
         called_before = called()
         count_anew(processes, "carrier")
         cpu_before, busy_before, began_mono = cpu_s(gateway.pids()), busy_s(), time.monotonic()
+        parts_before = gateway.cpu_s_by_part()
         tools_before = cpu_s(processes.pids("carrier", "sink"))
         clients = [self._tools.load(words) for words in self._clients(gateway, load, rate_per_s)]
         found = [loaded(client) for client in clients]
@@ -132,11 +137,12 @@ class Bench:
             )
         took_s = time.monotonic() - began_mono
         used_s = cpu_s(gateway.pids()) - cpu_before
+        by_part = {part: s - parts_before[part] for part, s in gateway.cpu_s_by_part().items()}
         tools_s = cpu_s(processes.pids("carrier", "sink")) - tools_before
         others = (busy_s() - busy_before - used_s - tools_s) / took_s
         gateway.stop()
         processes.stop("carrier")
-        used = _Used(used_s, memory, others)
+        used = _Used(used_s, by_part, memory, others)
         return _came(gateway, load, found, told(processes, "carrier"), called() - called_before, used)
 
     def _fill(self, gateway: Gateway, load: Load) -> None:
@@ -186,6 +192,7 @@ class _Used:
     """What the measured part took: CPU seconds, MiB, cores that others used."""
 
     cpu_s: float
+    cpu_s_by_part: dict[str, float]
     memory_mb: float
     others_cores: float
 
@@ -206,6 +213,9 @@ def _came(
         accepted_per_s=sum(one["accepted_per_s"] for one in found),
         carrier_per_s=carrier.get("per_s", 0.0),
         cpu_s_per_1k=used.cpu_s * 1000 / max(1, accepted, submits),
+        cpu_s_per_1k_by_part={
+            part: round(s * 1000 / max(1, accepted, submits), 3) for part, s in used.cpu_s_by_part.items()
+        },
         http_ms_p50=http and http["p50"],
         http_ms_p99=http and http["p99"],
         waits_ms=waits,

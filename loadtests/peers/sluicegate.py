@@ -9,6 +9,7 @@ from typing import Final
 
 from gateway.ledger import keys, tenants
 from gateway.ledger.connect import open_pool
+from loadtests.bench import cpu_s
 from loadtests.peers.loads import Load
 from loadtests.peers.processes import Processes
 from loadtests.world import Shape, World, free_port
@@ -119,6 +120,11 @@ class Sluicegate:
         """All that counts as the gateway."""
         assert self._world is not None
         return [self._world.root_pid]
+
+    def cpu_s_by_part(self) -> dict[str, float]:
+        """Roles and stores."""
+        assert self._world is not None
+        return cpu_s(self._world)
 
     def stop(self) -> None:
         """Ends it."""

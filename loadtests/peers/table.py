@@ -45,7 +45,10 @@ def median(rows: Sequence[Came]) -> Came:
         }
         for name in classes
     }
-    return replace(first, **figures, waits_ms=waits, rounds=len(rows))
+    parts = {
+        part: statistics.median(one.cpu_s_per_1k_by_part[part] for one in rows) for part in first.cpu_s_per_1k_by_part
+    }
+    return replace(first, **figures, waits_ms=waits, cpu_s_per_1k_by_part=parts, rounds=len(rows))
 
 
 def _given(rows: Sequence[Came], name: str) -> list[float]:
@@ -63,6 +66,11 @@ def markdown(about: dict[str, Any], loads: Sequence[Load], rows: Sequence[Came])
     ]
     by_name = {load.name: load for load in loads}
     lines += [_row(_cells(one, by_name[one.load])) for one in rows]
+    told = [one for one in rows if one.cpu_s_per_1k_by_part]
+    if told:
+        parts = list(told[0].cpu_s_per_1k_by_part)
+        lines += ["", "CPU seconds per 1,000 by part:", "", _row(["load", *parts]), _row(["---"] * (len(parts) + 1))]
+        lines += [_row([one.load, *(f"{one.cpu_s_per_1k_by_part[part]:.2f}" for part in parts)]) for one in told]
     return "\n".join(lines) + "\n"
 
 
