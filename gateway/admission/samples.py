@@ -23,12 +23,16 @@ class Sample:
     route: Route
     ask: Ask
     ways: tuple[Route, ...]
+    application: str | None = None
 
 
-def samples(policy: Policy, tenant: str, now_at: int, *, every_way: bool = False) -> list[Sample]:
+def samples(
+    policy: Policy, tenant: str, now_at: int, *, every_way: bool = False, application: str | None = None
+) -> list[Sample]:
     """A sample for every class that a tenant may use and every route that it could take, in the policy's order.
 
-    With `every_way` each is asked as a message would be: over all routes that such a number could take.
+    With `every_way` each is asked as a message would be: over all routes that such a number could take. A message of an
+    `application` stands behind that one's backlog.
     """
     rules = tenant_rules(policy, tenant)
     found: list[Sample] = []
@@ -39,7 +43,8 @@ def samples(policy: Policy, tenant: str, now_at: int, *, every_way: bool = False
                 number = _number_on(rules, route) or "+"
                 others = candidates(policy, tenant, name, rules.default_sender or "", number) if every_way else ()
                 ways = others or (route,)
-                found.append(Sample(traffic, route, _ask(policy, rules, (traffic, number, ways), now_at), ways))
+                asked = _ask(policy, rules, (traffic, number, ways, application), now_at)
+                found.append(Sample(traffic, route, asked, ways, application))
     return found
 
 
@@ -63,14 +68,16 @@ def _number_on(rules: Tenant, route: Route) -> str | None:
     return None
 
 
-def _ask(policy: Policy, rules: Tenant, how: tuple[TrafficClass, str, tuple[Route, ...]], now_at: int) -> Ask:
-    traffic, number, ways = how
+def _ask(
+    policy: Policy, rules: Tenant, how: tuple[TrafficClass, str, tuple[Route, ...], str | None], now_at: int
+) -> Ask:
+    traffic, number, ways, application = how
     ttl_ms = traffic.ttl_default_ms
     facts = [
         FlowFacts(
             tenant=rules.name,
             class_name=traffic.name,
-            application=None,
+            application=application,
             sender=rules.default_sender or "",
             recipient=number,
             route=route.name,

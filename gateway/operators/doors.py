@@ -16,7 +16,8 @@ from scheduler.store.scheduler import IndexUnavailable, Scheduler
 
 _BUSIEST: Final = 3  # tenants with most waiting: it is they who are refused
 _NAMED: Final = 20  # of the policy, for classes that none of the busiest may use
-_ASKS_MAX: Final = 60
+_APPLICATIONS: Final = 5  # of each of them, in the policy's order: each has a backlog of its own
+_ASKS_MAX: Final = 120
 _NOBODY: Final = "-"  # stands for a tenant that the policy does not name
 _GRAVITY: Final = ("accept", "slow_down", "defer", "refuse")
 
@@ -43,12 +44,15 @@ async def ask_doors(scheduler: Scheduler, policy: Policy, index: IndexReport, no
 def _questions(policy: Policy, index: IndexReport, now_at: int) -> list[tuple[str, Sample]]:
     busiest = [name for name, _ in sorted(index.tenants.items(), key=lambda one: -one[1])[:_BUSIEST]]
     others = [name for name in islice(policy.tenants, _NAMED) if name not in busiest]
-    asked: list[tuple[str, Sample]] = []
+    asked: list[tuple[str, Sample]] = []  # whoever has most waiting first: what is over the bound is left out
     covered: set[str] = set()
     for tenant in (*busiest, *others, _NOBODY):
         if tenant not in busiest and covered >= policy.classes.keys():
             break
         found = samples(policy, tenant, now_at, every_way=True)
+        if tenant in busiest and tenant in policy.tenants:
+            for application in islice(policy.tenants[tenant].applications, _APPLICATIONS):
+                found += samples(policy, tenant, now_at, every_way=True, application=application)
         new = [one for one in found if tenant in busiest or one.traffic.name not in covered]
         covered.update(one.traffic.name for one in new)
         asked += [(tenant, one) for one in new]
@@ -61,6 +65,7 @@ def _told(tenant: str, sample: Sample, verdict: Verdict, said: str) -> dict[str,
         "verdict": said,
         "predicted_wait_ms": verdict.predicted_wait_ms,
         "tenant": None if tenant == _NOBODY else tenant,
+        "application": sample.application,
         "route": way.name,
         "scope": None if verdict.scope is None else {"kind": verdict.scope[0], "name": verdict.scope[1]},
         "cause": verdict.cause,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ NOW_AT = 1_900_000_000_000
 
 
 class Answers:
-    """Stands for the scheduler: refuses what stands in `refused`, by tenant and class."""
+    """Stands for the scheduler: refuses what stands in `refused`: tenant (and application) and class."""
 
     def __init__(self, *refused: tuple[str, str], away: bool = False) -> None:
         self.refused, self.away = refused, away
@@ -30,10 +31,18 @@ class Answers:
         self.asked += asks
         return [
             Verdict(False, 0, 71_000, 5, ("route", "everywhere"), "wait", 3)
-            if (ask.flows[0].tenant, ask.flows[0].class_name) in self.refused
+            if (whose(ask), ask.flows[0].class_name) in self.refused
             else Verdict(True, 0, 20, 5, None, None, 0)
             for ask in asks
         ]
+
+
+def whose(ask: Ask) -> str:
+    """`tenant` or `tenant/application`."""
+    flow = ask.flows[0]
+    return next(
+        (one.removeprefix("application:") for one in flow.scopes if one.startswith("application:")), flow.tenant
+    )
 
 
 def a_report(**tenants: int) -> IndexReport:
@@ -48,6 +57,19 @@ async def test_the_worst_of_the_busiest_counts_and_nothing_is_left_behind() -> N
     assert found["otp"]["verdict"] == "accept"
     told = found["transactional"]
     assert (told["verdict"], told["tenant"], told["scope"]["name"]) == ("refuse", "busy", "everywhere")
+
+
+async def test_applications_of_the_busiest_are_asked_about_too() -> None:
+    """Each has a backlog of its own: where the tenant's other messages go at once, those of one may wait for hours."""
+    policy = POLICY
+    tenant = next(iter(policy.tenants))
+    wide = replace(policy.tenants[tenant], applications={f"app{n}": None for n in range(9)})
+    policy = replace(policy, tenants={**policy.tenants, tenant: wide})
+    answers = Answers((f"{tenant}/app3", "marketing"))
+    told = (await ask_doors(answers, policy, a_report(**{tenant: 9}), NOW_AT))["marketing"]  # type: ignore[arg-type]
+    assert (told["verdict"], told["tenant"], told["application"]) == ("refuse", tenant, "app3")
+    quiet = Answers((f"{tenant}/app3", "marketing"))
+    assert (await ask_doors(quiet, policy, a_report(), NOW_AT))["marketing"]["verdict"] == "accept"  # type: ignore[arg-type]
 
 
 async def test_without_anybody_waiting_every_class_is_asked_about_once() -> None:
