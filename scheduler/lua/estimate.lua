@@ -36,10 +36,10 @@ local function segments_of(_, L) return L.seg end
 local function class_share(provider_name, ci, rate) return part_of(provider_name, ci, rate, segments_of) end
 local function scope_share(f, s, ci)
   s.shares = s.shares or {} -- as at the beginning of the call: exact enough for it, and asks come in hundreds
-  local share = s.shares[ci]
+  local share = s.shares[f.line]
   if not share then
     share = part_of(f.provider, ci, 1000 / s.Te, function(i) return tallied(s, i, 1) end)
-    s.shares[ci] = share
+    s.shares[f.line] = share
   end
   return share
 end

@@ -161,7 +161,7 @@ def _bound(turn: Turn, flow: FlowQueue, found: Prospect, scope: Scope) -> Bound:
     waiting = queued + scope.promised.get(name, 0)
     others = flows - 1 if flow.references else flows
     turns = max(1.0, others * mean / weight + 1)
-    part = turn.once(("part", scope.name, name), lambda: _scope_part(turn, flow, scope))
+    part = turn.once(("part", scope.name, flow.line), lambda: _scope_part(turn, flow, scope))
     held_ms = turn.now - scope.holding_since
     empty = turn.tokens(scope) + EPSILON < 1
     if scope.holding_since > 0 and scope.closed_until <= turn.now and empty and waiting > 0 and held_ms > found.age_ms:
