@@ -106,8 +106,12 @@ BREAKS: Final = (
     Break(
         "callbacks-sent-once",
         "Every end is told to the tenant's endpoint",
-        "a callback counts as taken whatever the endpoint has answered",
-        (Edit("gateway/callbacks/line.py", "        if answer.taken:\n", "        if True:\n"),),
+        "a callback is sent once, and counts as taken whatever becomes of it",
+        (
+            Edit("gateway/callbacks/line.py", "        if answer.taken:\n", "        if True:\n"),
+            # A connection that ends without an answer is met earlier: the client asks again by itself.
+            Edit("gateway/callbacks/client.py", "if way.opened or not _unread(error):\n", "if True:\n"),
+        ),
         "cut-callbacks-1",
         "ends that no callback told",
     ),
@@ -118,10 +122,12 @@ BREAKS: Final = (
         (
             Edit("gateway/egress/pump.py", "        if not self._in_time(flight, now_at):\n", "        if False:\n"),
             Edit("gateway/egress/pump.py", "WRITE_WITHIN_S: Final = 2.0", "WRITE_WITHIN_S: Final = 60.0"),
+            # Few are claimed and not written when a pause begins: more of them are in a hurry than in other runs.
+            Edit("loadtests/campaign.py", "HURRIED_PER_S: Final = 12.0", "HURRIED_PER_S: Final = 30.0"),
         ),
-        "pause-egress-1",
+        "pause-egress-57",  # most pauses end before the process's locks do: after those it writes nothing anyway
         "submitted after they expired",
-        6,
+        8,
     ),
     Break(
         "doubles-not-flagged",
@@ -167,9 +173,10 @@ BREAKS: Final = (
         "one answer in fifty counts as lost",
         (
             Edit(
-                "gateway/domain/outcomes.py",
-                "        outcome = ACCEPTED\n    costs",
-                '        outcome = ACCEPTED if __import__("random").random() > 0.02 else UNCONFIRMED\n    costs',
+                "gateway/egress/pump.py",
+                "            flight.took(part.number, carrier_id)\n",
+                "            (flight.took if flight.id.int % 50 else lambda part, _: flight.doubt(part))"
+                "(part.number, carrier_id)\n",
             ),
         ),
         "api-1",
@@ -184,6 +191,11 @@ BREAKS: Final = (
                 "gateway/ledger/adoption.py",
                 "    doubtful = [row for row in rows if _waits_in_doubt(row)]\n",
                 "    doubtful: list[Mapping[str, Any]] = []\n",
+            ),
+            Edit(
+                "gateway/domain/folding.py",
+                "    if status == states.FAILED and error_code != OUTCOME_UNKNOWN:\n",
+                "    if status in (states.FAILED, states.UNCONFIRMED):\n",
             ),
         ),
         "egress-1",

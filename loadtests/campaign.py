@@ -35,8 +35,10 @@ ALL_KINDS: Final = (*KINDS, *CUTS)
 STRIKES_PER_RUN: Final = 10
 WINDOW: Final = 10
 BROKE_OFF: Final = "the run broke off"
-HURRIED: Final = 0.05
 RATE_PER_S: Final = 240.0  # of which 200 must flow at every strike
+HURRIED_PER_S: Final = 12.0  # good for seconds only
+_HURRIED_MAX: Final = 0.5
+_ANSWER_MS: Final = 60  # 333 a second of two windows of ten
 # Silence and lost answers are noticed soon; two sessions go through the proxy, so that one of them always works.
 CARRIER_CUT: Final = replace(cuts.SHAPE, sessions=2, window=WINDOW, carrier=(("window_max", str(WINDOW)),))
 
@@ -71,13 +73,16 @@ def units(kinds: list[str], strikes: int, cut_seeds: int) -> Iterator[Unit]:
                 yield Unit(kind, seed)
 
 
-def shape_of(unit: Unit) -> Shape:
-    """Windows of ten in flight, guarded by the carrier; every second seed with two egress processes."""
+def shape_of(unit: Unit, rate_per_s: float = RATE_PER_S) -> Shape:
+    """Windows of ten in flight, guarded by the carrier; every second seed with two egress processes.
+
+    At a lower rate the carrier answers later: sessions with nothing to wait for would let a strike meet nothing.
+    """
     return Shape(
         sessions=2,  # they are busy: 240 a second, of 333 that these windows and answers let through
         window=WINDOW,
         egress=2 if unit.seed % 2 == 0 else 1,
-        answer_delay_ms=60,
+        answer_delay_ms=round(_ANSWER_MS * RATE_PER_S / rate_per_s),
         otp_wait_budget_s=110,  # a busy machine may need a minute to start a process anew
         shifting_clock=unit.kind == "clock",
         carrier=(("window_max", str(WINDOW)),),
@@ -101,11 +106,13 @@ async def play(unit: Unit, home: Path, rate_per_s: float, strikes: int = STRIKES
         return Played(carrier.kills, carrier.findings, carrier.hops, carrier.rate_per_s)
     if unit.kind in CUTS:
         link = unit.kind.removeprefix("cut-")
-        cut = await store_cuts.run(store_cuts.Plan(link, 1, unit.seed, rate_per_s, shape=shape_of(unit)), home)
+        cut = await store_cuts.run(
+            store_cuts.Plan(link, 1, unit.seed, rate_per_s, shape=shape_of(unit, rate_per_s)), home
+        )
         return Played(cut.kills, cut.findings, cut.hops, cut.rate_per_s)
     plan = faults.Plan(
-        (unit.kind,), strikes, unit.seed, rate_per_s, again=0.2, settle_s=90.0, callbacks=True, hurried=HURRIED,
-        shape=shape_of(unit),
+        (unit.kind,), strikes, unit.seed, rate_per_s, again=0.2, settle_s=90.0, callbacks=True,
+        hurried=min(_HURRIED_MAX, HURRIED_PER_S / rate_per_s), shape=shape_of(unit, rate_per_s),
     )  # fmt: skip
     outcome = await faults.run(plan, home)
     return Played(outcome.kills, outcome.findings, outcome.hops, min(outcome.rates, default=0.0))

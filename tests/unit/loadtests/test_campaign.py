@@ -40,6 +40,9 @@ def test_a_run_is_found_again_by_its_name() -> None:
 def test_every_second_seed_has_two_egress_processes_and_the_carrier_guards_the_windows() -> None:
     assert [shape_of(Unit("egress", seed)).egress for seed in (1, 2, 3, 4)] == [1, 2, 1, 2]
     assert dict(shape_of(Unit("egress", 1)).carrier)["window_max"] == str(shape_of(Unit("egress", 1)).window)
+    assert (
+        shape_of(Unit("egress", 1), RATE_PER_S / 4).answer_delay_ms == 4 * shape_of(Unit("egress", 1)).answer_delay_ms
+    )
     assert shape_of(Unit("clock", 1)).shifting_clock and not shape_of(Unit("egress", 1)).shifting_clock
 
 
