@@ -1,7 +1,7 @@
 """Rules of the gateway, broken on purpose in a copy of it: the fault run that guards the rule must notice.
 
     python -m loadtests.breaks                          # all of them: about three quarters of an hour
-    python -m loadtests.breaks --only answer-before-the-commit
+    python -m loadtests.breaks --only answer-before-the-disk
     python -m loadtests.breaks --page docs/promises.md  # what was seen so far, as a table
 
 Each break replaces fragments in a copy of this tree and plays one run of the campaign there with few strikes. What was
