@@ -46,8 +46,8 @@ MUTATIONS: Mapping[str, Mutation] = {
         (2, 4),
         "quiet p99 over alone",
         "lease",
-        "tag = tag + price_of(C, f, v)",
-        "tag = tag + 0 * price_of(C, f, v)",
+        "tag = tag + price_of(C, f, q, v)",
+        "tag = tag + 0 * price_of(C, f, q, v)",
     ),
     "weights-ignored": Mutation(
         "every tenant has the same weight",
