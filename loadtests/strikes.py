@@ -34,8 +34,7 @@ async def strike(world: World, target: str, dice: random.Random, *, repeated: bo
 
     `repeated`: a second one, while what the first has hit starts anew.
     """
-    if repeated:
-        await asyncio.to_thread(_await_process, world, target)
+    await asyncio.to_thread(_await_process, world, target)
     if target == "snapshot":
         world.save_index()
         await asyncio.sleep(dice.uniform(*SNAPSHOT_AGE_S))
