@@ -130,7 +130,7 @@ def shown(fault: Fault) -> dict[str, Any]:
 
 
 async def _source(desk: Desk, request: Request) -> str | None:
-    """The text that came, with the secrets that its placeholders stand for; None where it is no text of YAML."""
+    """The text that came, with the secrets that its marks stand for; None where it is no text of YAML."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in (YAML, "application/x-yaml", "text/yaml"):
         return None

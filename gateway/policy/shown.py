@@ -14,7 +14,7 @@ __all__ = ["hide", "with_secrets"]
 
 
 async def with_secrets(conn: Any, source: str) -> str:
-    """A text that came back, with the secrets of the versions that its placeholders name."""
+    """A text that came back, with the secrets of the versions that its marks name."""
     asked = sorted(versions_of(source), reverse=True)[:_VERSIONS_MAX]
     if not asked:
         return source

@@ -44,7 +44,7 @@ def test_no_file_names_a_registry() -> None:
     hosts = re.compile(
         "|".join(map(re.escape, ("pypi" + ".org", "pythonhosted" + ".org", "npmjs" + ".org", "debian" + ".org")))
     )
-    folders = ("gateway", "scheduler", "smpp", "simulations", "loadtests", "tests", "docs", "deploy", "scripts")
+    folders = ("gateway", "scheduler", "smpp", "simulations", "loadtests", "tests", "docs", "deploy", "migrations")
     listed = [*ROOT.glob("*"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
     files = [one for one in listed if one.is_file() and one.suffix not in {".png", ".woff2", ".pyc"}]
     files = [one for one in files if "node_modules" not in one.parts]

@@ -1,7 +1,7 @@
-"""A policy to look at: secrets that are written out give way to placeholders, which stand for them when they come back.
+"""A policy to look at: secrets that are written out give way to marks, which stand for them when they come back.
 
 `hidden:7.2` is the second secret that the text of version 7 writes out. References (`env:`, `file:`) are no secrets.
-A version never changes, so a placeholder means the same for ever, wherever its session or tenant moves in the text.
+A version never changes, so a mark means the same for ever, wherever its session or tenant moves in the text.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def hide(source: str, version: int) -> str:
 
 
 def versions_of(source: str) -> set[int]:
-    """The versions whose secrets the placeholders of a text stand for."""
+    """The versions whose secrets the marks of a text stand for."""
     return {int(match[1]) for match in HIDDEN.finditer(source)}
 
 
 def put_back(source: str, texts: Mapping[int, str]) -> str:
-    """The text with the secrets of `texts` (by version) for its placeholders.
+    """The text with the secrets of `texts` (by version) for its marks.
 
     What stands for none of them stays: `read_policy` names its line and path. What is no YAML comes back as it is.
     """
@@ -74,23 +74,23 @@ def put_back(source: str, texts: Mapping[int, str]) -> str:
         except PolicyInvalid:
             known[version] = []
 
-    def original(placeholder: _Secret) -> str:
-        match = HIDDEN.fullmatch(placeholder.value)
+    def original(mark: _Secret) -> str:
+        match = HIDDEN.fullmatch(mark.value)
         if match is not None:
             secrets = known.get(int(match[1]), [])
             if 0 < int(match[2]) <= len(secrets):
                 return secrets[int(match[2]) - 1].written
-        return placeholder.written
+        return mark.written
 
     return _filled(source, original)
 
 
 def stand_in(source: str) -> str:
-    """The text with some secret for each placeholder, to judge the rest of it where no version can be read."""
+    """The text with some secret for each mark, to judge the rest of it where no version can be read."""
 
-    def some(placeholder: _Secret) -> str:
-        match = HIDDEN.fullmatch(placeholder.value)
-        return f"h{match[2]}" if match is not None else placeholder.written  # short enough for a password
+    def some(mark: _Secret) -> str:
+        match = HIDDEN.fullmatch(mark.value)
+        return f"h{match[2]}" if match is not None else mark.written  # short enough for a password
 
     return _filled(source, some)
 

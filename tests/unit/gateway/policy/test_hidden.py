@@ -60,7 +60,7 @@ def test_what_comes_back_unchanged_is_as_it_was() -> None:
     assert put_back(back, {7: POLICY}) == back
 
 
-def test_a_placeholder_goes_where_its_session_goes() -> None:
+def test_a_mark_goes_where_its_session_goes() -> None:
     edited = hide(POLICY, 7).replace("      a1: {host: demo", "      renamed: {host: elsewhere")
     assert passwords(put_back(edited, {7: POLICY}))["renamed"] == "demo"
 
@@ -79,9 +79,9 @@ def test_a_secret_moved_into_another_style_of_yaml_is_the_same() -> None:
         assert passwords(put_back(hide(written, 1), {1: written})) == {"a": "a,}b"}
 
 
-@pytest.mark.parametrize("placeholder", ["hidden:7.99", "hidden:7.0", "hidden:8.1", "hidden:999999999.999999"])
-def test_what_stands_for_nothing_is_named_with_its_line(placeholder: str) -> None:
-    edited = put_back(POLICY.replace("password: demo", f"password: {placeholder}"), {7: POLICY})
+@pytest.mark.parametrize("mark", ["hidden:7.99", "hidden:7.0", "hidden:8.1", "hidden:999999999.999999"])
+def test_what_stands_for_nothing_is_named_with_its_line(mark: str) -> None:
+    edited = put_back(POLICY.replace("password: demo", f"password: {mark}"), {7: POLICY})
     with pytest.raises(PolicyInvalid) as refusal:
         read_policy(edited)
     (fault,) = refusal.value.faults
@@ -89,7 +89,7 @@ def test_what_stands_for_nothing_is_named_with_its_line(placeholder: str) -> Non
     assert "write env:NAME or file:PATH" in fault.message
 
 
-def test_a_file_with_placeholders_is_no_policy_but_can_be_judged() -> None:
+def test_a_file_with_marks_is_no_policy_but_can_be_judged() -> None:
     with pytest.raises(PolicyInvalid):
         read_policy(hide(POLICY, 1))
     read_policy(stand_in(hide(POLICY, 1)))
