@@ -98,7 +98,7 @@ async def _check(desk: Desk, request: Request, _actor: str) -> Response:
     if source is None:
         return problem(415, "request.encoding", "Send the policy as UTF-8 with Content-Type: application/yaml")
     try:
-        policy = read_policy(source)
+        policy = await asyncio.to_thread(read_policy, source)
     except PolicyInvalid as error:
         return invalid(error)
     return json({"valid": True, "warnings": [shown(fault) for fault in warn(policy)]})
@@ -109,9 +109,10 @@ async def _diff(desk: Desk, request: Request, _actor: str) -> Response:
     if source is None:
         return problem(415, "request.encoding", "Send the policy as UTF-8 with Content-Type: application/yaml")
     try:
-        return json({"changes": describe(desk.rt.policies.current, read_policy(source))})
+        policy = await asyncio.to_thread(read_policy, source)
     except PolicyInvalid as error:
         return invalid(error)
+    return json({"changes": describe(desk.rt.policies.current, policy)})
 
 
 def invalid(error: PolicyInvalid) -> Response:

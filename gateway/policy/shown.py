@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from gateway.policy import versions
@@ -19,4 +20,4 @@ async def with_secrets(conn: Any, source: str) -> str:
     if not asked:
         return source
     texts = await versions.texts_of(conn, asked)
-    return put_back(source, texts)
+    return await asyncio.to_thread(put_back, source, texts)

@@ -23,8 +23,9 @@ BURST_MAX = 10_000_000
 # Scalars stay the text that was written (an unquoted +39 or 09:00 too); what is null or a flag is told here.
 # libyaml's parser gives the same nodes and marks ten times as fast.
 _LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-# `password:abc` is one key for YAML; faults reach logs and the audit.
-_GLUED = re.compile(r"^(password|secrets):.*", re.DOTALL)
+NODES_MAX = 1_000_000  # more than 2 MiB hold without aliases
+# `password:abc` and `password=abc` are one key for YAML; faults reach logs and the audit.
+_GLUED = re.compile(r"^(password|secrets)(?!\w).+", re.DOTALL)
 _TEXT = "tag:yaml.org,2002:str"
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -38,12 +39,43 @@ def compose(source: str) -> yaml.Node | None:
         node: yaml.Node | None = yaml.compose(source, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise PolicyInvalid([Fault(mark.line + 1 if mark else 0, "", f"not YAML: {error.problem}")]) from None
-    except yaml.YAMLError:
+        twice = "duplicate anchor" in (error.context or "")
+        problem = "an anchor (&) of this name was there before" if twice else error.problem
+        raise PolicyInvalid([Fault(mark.line + 1 if mark else 0, "", f"not YAML: {problem}")]) from None
+    except (yaml.YAMLError, UnicodeEncodeError):
         raise PolicyInvalid([Fault(0, "", "not YAML: a character that YAML does not allow")]) from None
     except RecursionError:
         raise PolicyInvalid([Fault(0, "", "not YAML: nested too deep")]) from None
+    if node is not None and "*" in source:
+        _check_aliases(node)
     return node
+
+
+def _check_aliases(root: yaml.Node) -> None:
+    """A few lines of aliases to aliases may stand for more values than there is memory and time for."""
+    sizes: dict[int, int] = {}
+    within: set[int] = set()
+    ahead: list[tuple[yaml.Node, bool]] = [(root, False)]
+    while ahead:
+        node, is_done = ahead.pop()
+        if id(node) in sizes:
+            continue
+        if isinstance(node, yaml.ScalarNode):
+            sizes[id(node)] = 1
+            continue
+        parts = node.value if isinstance(node, yaml.SequenceNode) else [one for pair in node.value for one in pair]
+        if is_done:
+            within.discard(id(node))
+            sizes[id(node)] = 1 + sum(sizes[id(one)] for one in parts)
+            continue
+        within.add(id(node))
+        if any(id(one) in within for one in parts):
+            line = node.start_mark.line + 1
+            raise PolicyInvalid([Fault(line, "", "an alias (*) stands within what it is an alias of")])
+        ahead.append((node, True))
+        ahead.extend((one, False) for one in parts)
+    if sizes[id(root)] > NODES_MAX:
+        raise PolicyInvalid([Fault(0, "", f"with its aliases (*) the policy has more than {NODES_MAX:,} values")])
 
 
 def nearest(word: str, known: Sequence[str]) -> str:

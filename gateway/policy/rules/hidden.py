@@ -1,57 +1,67 @@
 """A policy to look at: secrets that are written out give way to marks, which stand for them when they come back.
 
 `hidden:7.2` is the second secret that the text of version 7 writes out. References (`env:`, `file:`) are no secrets.
-A version never changes, so a mark means the same for ever, wherever its session or tenant moves in the text.
+A version never changes, so a mark means the same for ever, wherever its session or tenant moves in the text. It means
+it only where the secret stood as that: a password is no callback secret, and what an alias also makes a name, a
+host or a word of some list would be shown there.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import yaml
 
+from gateway.policy.rules.comments import BLANKS, comments_without_secrets
 from gateway.policy.rules.document import compose
 from gateway.policy.rules.faults import PolicyInvalid
 from gateway.policy.rules.scalars import HIDDEN, is_reference
 
+_Places = tuple[tuple[str, ...], ...]
 # Where a policy takes secrets; * is any name.
-_PLACES: Final = (
+_PLACES: Final[_Places] = (
     ("providers", "*", "sessions", "*", "password"),
     ("tenant_defaults", "callbacks", "secrets"),
     ("tenants", "*", "callbacks", "secrets"),
 )
-_BLANKS: Final = " \t\r\n"  # of YAML: not all that Unicode calls so
-_PROPERTIES: Final = re.compile(rf"(?:[&!][^{_BLANKS}]*[{_BLANKS}]+)*")  # an anchor stays: others may point at it
+# An anchor stays: others may point at it. A comment may stand between it and the value.
+_PROPERTIES: Final = re.compile(rf"(?:(?:[&!][^{BLANKS}]*|#[^\r\n\x85\u2028\u2029]*)[{BLANKS}]+)*")
 _SAFE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+/=-]*")
-_COMMENT: Final = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
-_IN_COMMENT: Final = re.compile(
-    r"(\bpassword:\s*|\bsecrets:\s*\[?\s*)(?!env:|file:)(\"[^\"]*\"|'[^']*'|[^,}\]\s#]+(?:\s*,\s*[^,}\]\s#]+)*)"
-)
+_ESCAPED: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
+_A_NAME: Final = "a name"
 
 
 @dataclass(frozen=True, slots=True)
-class _Secret:
-    """A secret of a text: where its value stands, and how."""
+class _Scalar:
+    """A value of a text: where it stands, and as what: `password`, `secrets`, or `= KEY` where it is shown."""
 
     start: int
     end: int
     value: str
-    written: str
+    uses: frozenset[str]
+
+    @property
+    def is_secret(self) -> bool:
+        return bool(self.value) and not is_reference(self.value) and any(use[0] != "=" for use in self.uses)
 
 
 def hide(source: str, version: int) -> str:
     """The text of a version without its secrets; one that is no YAML shows nothing but that."""
     source = source.removeprefix("\ufeff")
     try:
-        secrets = _written_out(source)
+        scalars = _scalars(source)
     except PolicyInvalid:
         return "# This text cannot be shown: it is no YAML, and may hold secrets.\n"
-    places = {secret.start: f"hidden:{version}.{number}" for number, secret in enumerate(secrets, 1)}
-    return _COMMENT.sub(_comment, _replaced(source, secrets, lambda secret: places[secret.start]))
+    secrets = [one for one in scalars if one.is_secret]
+    edits = [(one.start, one.end, f"hidden:{version}.{number}") for number, one in enumerate(secrets, 1)]
+    open_words = {one.value for one in scalars if not one.is_secret}
+    told = {one.value for one in secrets} - open_words
+    edits += comments_without_secrets(source, [(one.start, one.end) for one in scalars], told)
+    return _edited(source, sorted(edits))
 
 
 def versions_of(source: str) -> set[int]:
@@ -67,81 +77,93 @@ def put_back(source: str, texts: Mapping[int, str]) -> str:
     if not versions_of(source):
         return source
     source = source.removeprefix("\ufeff")
-    known: dict[int, list[_Secret]] = {}
-    for version, text in texts.items():
-        try:
-            known[version] = _written_out(text.removeprefix("\ufeff"))
-        except PolicyInvalid:
-            known[version] = []
+    known = {version: _written_out(text.removeprefix("\ufeff")) for version, text in texts.items()}
 
-    def original(mark: _Secret) -> str:
-        match = HIDDEN.fullmatch(mark.value)
-        if match is not None:
-            secrets = known.get(int(match[1]), [])
-            if 0 < int(match[2]) <= len(secrets):
-                return secrets[int(match[2]) - 1].written
-        return mark.written
+    def original(mark: _Scalar, version: int, number: int) -> str | None:
+        secrets = known.get(version, [])
+        if not 0 < number <= len(secrets):
+            return None
+        secret, written = secrets[number - 1]
+        return written if mark.uses <= secret.uses else None
 
     return _filled(source, original)
 
 
 def stand_in(source: str) -> str:
     """The text with some secret for each mark, to judge the rest of it where no version can be read."""
-
-    def some(mark: _Secret) -> str:
-        match = HIDDEN.fullmatch(mark.value)
-        return f"h{match[2]}" if match is not None else mark.written  # short enough for a password
-
-    return _filled(source, some)
+    return _filled(source, lambda _mark, _version, number: f"h{number}")  # short enough for a password
 
 
-def _filled(source: str, fill: Callable[[_Secret], str]) -> str:
+def _filled(source: str, fill: Callable[[_Scalar, int, int], str | None]) -> str:
     try:
-        return _replaced(source, _written_out(source), fill)
+        scalars = _scalars(source)
     except PolicyInvalid:
         return source
+    edits = []
+    for one in scalars:
+        match = HIDDEN.fullmatch(one.value)
+        if match is not None and one.is_secret:
+            found = fill(one, int(match[1]), int(match[2]))
+            if found is not None:
+                edits.append((one.start, one.end, found))
+    return _edited(source, edits)
 
 
-def _replaced(source: str, secrets: list[_Secret], fill: Callable[[_Secret], str]) -> str:
+def _edited(source: str, edits: list[tuple[int, int, str]]) -> str:
+    """`edits` are in order and apart from each other."""
     parts, done = [], 0
-    for secret in secrets:
-        parts += [source[done : secret.start], fill(secret)]
-        done = secret.end
+    for start, end, text in edits:
+        parts += [source[done:start], text]
+        done = end
     return "".join([*parts, source[done:]])
 
 
-def _comment(match: re.Match[str]) -> str:
-    return _IN_COMMENT.sub(r"\1hidden", match[0])
+def _written_out(source: str) -> list[tuple[_Scalar, str]]:
+    """The secrets of a text with how they are written elsewhere, in its order; none where it is no YAML."""
+    try:
+        scalars = _scalars(source)
+    except PolicyInvalid:
+        return []
+    return [(one, _portable(source[one.start : one.end], one.value)) for one in scalars if one.is_secret]
 
 
-def _written_out(source: str) -> list[_Secret]:
-    """In the order of the text; raises PolicyInvalid where it is no YAML."""
+def _portable(raw: str, value: str) -> str:
+    """A value as it may stand anywhere: what is bare, a block or of several lines may not, once it was moved."""
+    if _SAFE.fullmatch(raw) or (raw[0] in "\"'" and not any(char in "\r\n\x85\u2028\u2029" for char in raw)):
+        return raw
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
+
+
+def _scalars(source: str) -> list[_Scalar]:
+    """Every value and key once, however many aliases lead there, in the order of the text."""
     root = compose(source)
-    found: dict[int, _Secret] = {}
-    for node in (node for place in _PLACES for node in _at(root, place)):
-        if node.value and not is_reference(node.value):
-            secret = _secret(source, node)
-            found[secret.start] = secret  # two names for one node are one secret
-    return [found[start] for start in sorted(found)]
+    if root is None:
+        return []
+    nodes: dict[int, tuple[yaml.ScalarNode, set[str]]] = {}
+    ahead: list[tuple[yaml.Node, _Places, str]] = [(root, _PLACES, "")]
+    seen: set[tuple[int, _Places, str]] = set()
+    while ahead:
+        node, places, key = ahead.pop()
+        if (id(node), places, key) in seen:
+            continue
+        seen.add((id(node), places, key))
+        if isinstance(node, yaml.ScalarNode):
+            nodes.setdefault(id(node), (node, set()))[1].add(key if () in places else f"= {key}")
+        elif isinstance(node, yaml.MappingNode):
+            for name, value in node.value:
+                ahead.append((name, (), _A_NAME))
+                word = name.value if isinstance(name, yaml.ScalarNode) else ""
+                ahead.append((value, tuple(one[1:] for one in places if one and one[0] in ("*", word)), word))
+        else:
+            inside = tuple(one for one in places if not one)
+            ahead.extend((item, inside, key) for item in node.value)
+    found = (_scalar(source, node, frozenset(uses)) for node, uses in nodes.values())
+    return sorted(found, key=lambda one: (one.start, one.end))
 
 
-def _at(node: yaml.Node | None, place: tuple[str, ...]) -> Iterator[yaml.ScalarNode]:
-    if not place:
-        for one in node.value if isinstance(node, yaml.SequenceNode) else [node]:
-            if isinstance(one, yaml.ScalarNode):
-                yield one
-    elif isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if place[0] == "*" or key.value == place[0]:
-                yield from _at(value, place[1:])
-
-
-def _secret(source: str, node: yaml.ScalarNode) -> _Secret:
+def _scalar(source: str, node: yaml.ScalarNode, uses: frozenset[str]) -> _Scalar:
     start, end = node.start_mark.index, node.end_mark.index
     properties = _PROPERTIES.match(source, start, end)
     start = properties.end() if properties is not None else start
-    end -= len(source[start:end]) - len(source[start:end].rstrip(_BLANKS))  # a block's line end
-    raw = source[start:end]
-    # Quotes stand in every context; what is bare or a block may not, once it was moved.
-    as_it_is = raw[:1] in "\"'" or _SAFE.fullmatch(raw)
-    return _Secret(start, end, node.value, raw if as_it_is else json.dumps(node.value, ensure_ascii=False))
+    end = start + len(source[start:end].rstrip(BLANKS))  # a block's line end
+    return _Scalar(start, end, node.value, uses)

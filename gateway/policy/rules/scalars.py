@@ -162,7 +162,7 @@ def secret(text: str, most: int | None = None) -> str:
     elif text.startswith("file:"):
         file_reference(text)
     elif HIDDEN.fullmatch(text) is not None:
-        raise BadValue("stands for a secret that is not shown and is not known here: write env:NAME or file:PATH")
+        raise BadValue("stands for a hidden secret that is not known here, or not as this: write env:NAME or file:PATH")
     elif most is not None:
         c_octets(text, most)
     return text

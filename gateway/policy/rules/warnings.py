@@ -19,7 +19,19 @@ def warn(policy: Policy) -> list[Fault]:
     """Warnings in the order of the file's sections; their line is 0, their path says where."""
     return [
         Fault(0, path, message)
-        for find in (_bursts, _windows, _links, _binds, _routes, _hours, _secrets, _callbacks, _tlvs, _retention)
+        for find in (
+            _bursts,
+            _windows,
+            _links,
+            _binds,
+            _routes,
+            _hours,
+            _secrets,
+            _shared,
+            _callbacks,
+            _tlvs,
+            _retention,
+        )
         for path, message in find(policy)
     ]
 
@@ -179,6 +191,22 @@ def _secrets(policy: Policy) -> Iterator[tuple[str, str]]:
         for session in provider.sessions.values():
             if session.password and not is_reference(session.password):
                 yield f"providers.{provider.name}.sessions.{session.name}.password", advice
+
+
+def _shared(policy: Policy) -> Iterator[tuple[str, str]]:
+    """Tenants that know each other's signing secret: a block that was copied, often."""
+    inherited = policy.tenant_defaults.callbacks
+    owners: dict[str, str] = {}
+    for tenant in policy.tenants.values():
+        target = tenant.callbacks
+        if target is None or target is inherited:
+            continue
+        others = {owners.setdefault(secret, tenant.name) for secret in target.secrets} - {tenant.name}
+        if others:
+            yield (
+                f"tenants.{tenant.name}.callbacks.secrets",
+                f"{', '.join(sorted(others))} has one of them too: either could forge the other's callbacks",
+            )
 
 
 def _callbacks(policy: Policy) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import yaml
 from hypothesis import given
@@ -133,3 +135,117 @@ def test_any_secret_is_hidden_and_comes_back(secrets: list[str], line_end: str, 
     assert put_back(shown, {3: source}).split() == source.split() or read_policy(
         put_back(shown, {3: source})
     ) == read_policy(source)
+
+
+STYLES = (
+    "password: abc-1",
+    "password: 'it''s 1'",
+    'password: "a\\tb\\x21\\u00e9"',
+    "password: |-\n  a b",
+    "password: >2-\n   a b",
+    "password: a\n  b\n  c",
+    "password: 'a\n\n  b'",
+    'password: "a\\\n  b"',
+    "password: &one a b # not this",
+    "password: &one # password: older\n  a b",
+    "password: !!str 'a#b'",
+    "password: ! a,}b",
+    "'password': a]b",
+    '"pass\\x77ord": abc-1',
+    "? password\n: abc-1",
+    "{password: abc-1, x: y}",
+    '{"password":abc-1}',
+    "{password: 'a\n b', x: [y]}",
+    "password: \U0001f511\u00a0\u3000x",
+)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r", "\u2028"])
+@pytest.mark.parametrize("style", STYLES)
+def test_a_secret_in_any_style_is_hidden_and_means_the_same_anywhere(style: str, line_end: str) -> None:
+    indented = style.replace("\n", "\n        ")
+    source = f"# ü\nproviders:\n  p:\n    sessions:\n      s:\n        {indented}\n# end\n".replace("\n", line_end)
+
+    def secret(text: str) -> str:
+        (session,) = yaml.safe_load(text)["providers"]["p"]["sessions"].values()
+        return str(session["password"])
+
+    shown = hide(source, 1)
+    assert secret(shown) == "hidden:1.1"
+    assert "older" not in shown
+    assert secret(put_back(shown, {1: source})) == secret(source)
+    for moved in (
+        "{providers: {p: {sessions: {s: {password: hidden:1.1, x: y}}}}}",
+        "providers: {p: {sessions: {s:\n   {password: 'hidden:1.1'}}}}",
+        "providers:\n p:\n  sessions:\n   s:\n    password: hidden:1.1 # x\n    host: h\n",
+    ):
+        assert secret(put_back(moved, {1: source})) == secret(source)
+
+
+def shown_comment(comment: str) -> str:
+    source = f"{comment}\ntenants: {{t: {{callbacks: {{secrets: [live-one, demo]}}}}, demo: {{}}}}\n"
+    return hide(source, 1).partition("\ntenants:")[0]
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# password: PLANTED",
+        '# "password": "PLANTED", bind: x',
+        "# a1: {host: h, password : PLANTED}",
+        "# Password = PLANTED",
+        "#password:PLANTED",
+        "# secrets: [env:A, PLANTED]",
+        "# secrets: [env:A,\n#   PLANTED]",
+        "# callbacks:\n#   secrets:\n#     - older\n#\n#     - PLANTED",
+        "# callbacks:\n#   secrets:\n#   - PLANTED",
+        "# password: |-\n#   PLANTED",
+        "# password:\n#   PLANTED",
+        "# api_key: PLANTED",
+        "# the password was PLANTED1 until May",
+        "# rotate the secret `PLANTED`!",
+        "# whsec_PLANTED",
+        "# live-one",
+        "# was (live-one)",
+        "# x: live-one; y",
+    ],
+)
+def test_a_comment_does_not_tell_a_secret(comment: str) -> None:
+    shown = shown_comment(comment)
+    assert "PLANTED" not in shown
+    assert "live-one" not in shown
+    assert "hidden" in shown
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# Secrets: env:NAME or file:PATH, read by the processes that use them.",
+        "# password: env:CARRIER_PASSWORD, in the vault",
+        "# secrets: [env:A, file:/run/secrets/b]",
+        "# passwords have at most 8 characters (SMPP 3.4), and 24/7 support is +39 06 1234567",
+        "# of demo: a word that stands elsewhere is no secret of a comment",
+        "# live-ones and alive-one are other words",
+    ],
+)
+def test_a_comment_that_tells_none_stays(comment: str) -> None:
+    assert shown_comment(comment) == comment
+
+
+def test_a_number_sign_in_a_value_begins_no_comment() -> None:
+    source = """tenants: {t: {callbacks: {url: "https://example.com/ # password: x", secrets: [' # password: y']}}}\n"""
+    assert hide(source, 1) == source.replace("' # password: y'", "hidden:1.1")
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("filler", [" ", "[", "secrets: ", "password:\n# ", "a, ", '"'])
+def test_much_of_anything_is_shown_in_a_moment(filler: str) -> None:
+    text = "tenants: {}\n# secrets: " + filler * (500_000 // len(filler))
+    took = []
+    for _ in range(3):
+        begin = time.process_time()
+        hide(text, 1)
+        took.append(time.process_time() - begin)
+        if took[-1] < 3.0:
+            return
+    assert min(took) < 3.0

@@ -49,3 +49,17 @@ def test_a_send_window_that_stays_closed_for_what_it_rules() -> None:
     assert "by default is refused" in warnings(ttl="12h")[path]
     assert "never opens" in warnings(ttl="2h", ttl_max="12h")[path]
     assert warnings(classes="marketing, otp")[f"{path}.classes"] == "no tenant has the class otp"
+
+
+def test_tenants_that_sign_with_the_same_secret_are_told() -> None:
+    target = '{{callbacks: {{url: "https://example.com/{0}", secrets: [{1}]}}}}'
+    policy = read_policy(
+        "tenant_defaults: " + target.format("all", "env:ALL") + "\ntenants:\n"
+        f"  a: {target.format('a', 'env:A, word-1')}\n  b: {target.format('b', 'env:B, env:A')}\n"
+        f"  c: {target.format('c', 'word-1')}\n  d: {{}}\n  e: {{}}\n"
+        'providers: {p: {sessions: {s: {host: h, system_id: s, password: "env:P"}}}}\nroutes: {r: {provider: p}}\n'
+    )
+    found = {fault.path: fault.message for fault in warn(policy) if "forge" in fault.message}
+    assert sorted(found) == ["tenants.b.callbacks.secrets", "tenants.c.callbacks.secrets"]
+    assert found["tenants.c.callbacks.secrets"].startswith("a has one of them too")
+    assert "word-1" not in str(found)
