@@ -262,7 +262,4 @@ async def _history(data_dir: Path | None) -> list[dict[str, Any]]:
     from gateway.policy import versions
 
     async with database(data_dir) as conn:
-        return [
-            {name: value for name, value in asdict(one).items() if name != "source"}
-            for one in await versions.history(conn)
-        ]
+        return [asdict(one) for one in await versions.history(conn)]

@@ -59,15 +59,15 @@ async def _history(visit: Visit) -> Response:
 async def _version(visit: Visit) -> Response:
     rt, version = visit.desk.rt, visit.request.path_params["version"]
     async with rt.pool.acquire() as conn:
-        found = next((one for one in await versions.history(conn, limit=1_000) if one.version == version), None)
-    if found is None:
+        found, source = await versions.entered(conn, version), await versions.source_of(conn, version)
+    if found is None or source is None:
         advice = "The list of all versions says which there are."
         return refused(visit.site, visit.request, 404, f"There is no policy version {version}", advice)
-    verdict = await judge(rt.policies.current, found.source)
+    verdict = await judge(rt.policies.current, source)
     return visit.show(
         "policy_version.html",
         one=found,
-        source=await asyncio.to_thread(hide, found.source, version),
+        source=await asyncio.to_thread(hide, source, version),
         verdict=verdict,
         in_force=rt.policies.current.version,
     )

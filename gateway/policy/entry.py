@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,9 +12,10 @@ from gateway import logs
 from gateway.policy import versions
 from gateway.policy.applier import Applier, PolicyBusy, PolicyRefused
 from gateway.policy.rules.faults import Fault, PolicyInvalid
+from gateway.policy.rules.watch import SETTLE_S, Sight, Watch
 
 LOOK_S = 1.0
-SETTLE_S = 0.2
+_LOOK_AGAIN_S = SETTLE_S / 2
 _LATER = "later"
 _log = logs.get("policy")
 
@@ -40,26 +43,33 @@ async def apply_file(rt: Installation, path: Path, by: str, *, at_start: bool = 
 async def watch_file(rt: Installation, path: Path) -> None:
     """Applies the file whenever its content changes while running; faults are logged and the old policy stays.
 
-    What could not be judged (PostgreSQL away, another policy on its way) is tried again at each look.
+    What could not be judged (PostgreSQL away, another policy on its way) or not be read is tried again at each look; a
+    file that was refused, when it is touched.
     """
-    stamp, digest = _stamp(path), _digest(path)  # before any await: no later change is missed
+    watch = Watch(_sight(path), _digest(path))  # before any await: no later change is missed
     while True:
+        await asyncio.sleep(_LOOK_AGAIN_S if watch.is_pending else LOOK_S)
+        sight, is_whole = await asyncio.to_thread(_look, path)
+        if watch.is_due(sight, is_whole, time.monotonic()):
+            await _take(rt, path, watch)
+
+
+async def _take(rt: Installation, path: Path, watch: Watch) -> None:
+    try:
+        digest = versions.digest_of(await asyncio.to_thread(read_file, path))
+    except PolicyInvalid as unreadable:
+        if watch.is_untold(str(unreadable)):
+            _log.warning("policy_file_not_readable", file=path.name, reason=str(unreadable))
+        return
+    if not watch.is_news(digest):
+        return
+    found = await _attempt(rt, path, f"file {path.name}")
+    if found is None:
+        watch.refused()
+    elif found is not _LATER:
+        watch.entered(digest)
+    else:
         await asyncio.sleep(LOOK_S)
-        seen = await asyncio.to_thread(_stamp, path)
-        if seen == stamp:
-            continue
-        # A file that is being written may be valid already, and lack its end.
-        await asyncio.sleep(SETTLE_S)
-        if await asyncio.to_thread(_stamp, path) != seen:
-            continue
-        stamp = seen
-        changed = await asyncio.to_thread(_digest, path)
-        if changed is None or changed == digest:
-            continue
-        if await _attempt(rt, path, f"file {path.name}") is _LATER:
-            stamp = None
-        else:
-            digest = changed
 
 
 async def apply_quietly(rt: Installation, path: Path, by: str) -> int | None:
@@ -92,12 +102,25 @@ def read_file(path: Path) -> str:
         raise PolicyInvalid([Fault(0, "", f"{path.name} is not UTF-8")]) from None
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _look(path: Path) -> tuple[Sight | None, bool]:
+    return _sight(path), _ends_a_line(path)
+
+
+def _sight(path: Path) -> Sight | None:
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return Sight(status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_dev, status.st_ino)
+
+
+def _ends_a_line(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) in b"\r\n"
+    except OSError:  # an empty one too
+        return False
 
 
 def _digest(path: Path) -> bytes | None:

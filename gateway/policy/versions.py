@@ -20,7 +20,6 @@ class Version:
     """One entered policy; `applied_at` is UTC ms, `state` active | earlier | candidate | refused."""
 
     version: int
-    source: str
     applied_at: int
     applied_by: str
     note: str
@@ -114,14 +113,23 @@ async def create_tenants(conn: Any, names: Sequence[str], now_at: int) -> None:
     )
 
 
+_ENTERED = (
+    "SELECT v.version, v.applied_at, v.applied_by, v.note, a.version IS NOT NULL AS in_force"
+    " FROM policy_versions v LEFT JOIN policy_active a USING (version)"
+)
+
+
 async def history(conn: Any, limit: int = 100) -> list[Version]:
-    """Entered policies, newest first."""
-    rows = await conn.fetch(
-        "SELECT v.*, a.version IS NOT NULL AS in_force FROM policy_versions v"
-        " LEFT JOIN policy_active a USING (version) ORDER BY version DESC LIMIT $1",
-        limit,
-    )
-    return [_version(row) for row in rows]
+    """Entered policies, newest first, without their texts: a hundred of those may be a hundred MiB."""
+    return [_version(row) for row in await conn.fetch(f"{_ENTERED} ORDER BY version DESC LIMIT $1", limit)]
+
+
+async def entered(conn: Any, version: int) -> Version | None:
+    """One entered policy; None where there is none of this number."""
+    if not 0 < version < 1 << 31:
+        return None
+    row = await conn.fetchrow(f"{_ENTERED} WHERE v.version = $1", version)
+    return None if row is None else _version(row)
 
 
 def _version(row: Any) -> Version:
@@ -132,4 +140,4 @@ def _version(row: Any) -> Version:
         state = "candidate"
     else:
         state = "refused" if note.startswith(REFUSED) else "earlier"
-    return Version(row["version"], row["source"], row["applied_at"], row["applied_by"], note, state)
+    return Version(row["version"], row["applied_at"], row["applied_by"], note, state)
