@@ -5,7 +5,7 @@ Every finding is something a person can act on at night; what is merely unusual 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,12 +34,20 @@ class Finding:
     page: str | None = None
 
 
-def find(status: Mapping[str, Any], now: Mapping[str, float], pauses: Iterable[Any] = ()) -> list[Finding]:
-    """Everything that `look`, the gauges of the processes and the pauses by hand say is wrong, the bad first."""
+def find(
+    status: Mapping[str, Any],
+    now: Mapping[str, float],
+    pauses: Iterable[Any] = (),
+    expiring: Collection[str] = (),
+) -> list[Finding]:
+    """Everything that `look`, the gauges of the processes and the pauses by hand say is wrong, the bad first.
+
+    `expiring` are the classes of which accepted messages ended of late because their wait budget was over.
+    """
     found = [
         *_processes(status),
         *_index(status),
-        *_classes(status),
+        *_classes(status, expiring),
         *_sessions(status),
         *_receipts(now),
         *_house(now),
@@ -74,7 +82,7 @@ def _index(status: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(BAD, "The queue (Valkey) does not answer", advice)
 
 
-def _classes(status: Mapping[str, Any]) -> Iterator[Finding]:
+def _classes(status: Mapping[str, Any], expiring: Collection[str]) -> Iterator[Finding]:
     for name, one in status["classes"].items():
         age_ms = one["queue_age_ms"]
         if age_ms is None:
@@ -86,16 +94,22 @@ def _classes(status: Mapping[str, Any]) -> Iterator[Finding]:
             if stuck is not None
             else "What was accepted still goes out in time."
         )
-        if away is not None and age_ms <= one["wait_budget_ms"]:
-            yield Finding(WARN, away[0].upper() + away[1:], f"{_now_turned_away(one, away).strip()} {meanwhile}")
-            continue
-        if age_ms > one["wait_budget_ms"]:
-            title = f"{name} waits longer than its budget"
+        if name in expiring:
             advice = (
-                f"The oldest is {span(age_ms)} old, promised were {span(one['wait_budget_ms'])}: what was never "
-                f"submitted expires, a retry at its own deadline.{_now_turned_away(one, away)} See what holds it below."
+                f"Accepted ones reach the end of their budget, {span(one['wait_budget_ms'])}, before they were ever "
+                f"submitted.{_now_turned_away(one, away)} See what holds them below."
             )
-            yield Finding(BAD, title, advice)
+            yield Finding(BAD, f"{name} expires unsent", advice)
+        elif age_ms > one["wait_budget_ms"]:
+            # What was never submitted ends at its budget.
+            advice = (
+                f"The oldest is {span(age_ms)} old, over {span(one['wait_budget_ms'])}: it was submitted before and is "
+                f"sent again until its own deadline, or its application is paused.{_now_turned_away(one, away)} "
+                "See what holds it below."
+            )
+            yield Finding(WARN, f"{name}: resends wait longer than its budget", advice)
+        elif away is not None:
+            yield Finding(WARN, away[0].upper() + away[1:], f"{_now_turned_away(one, away).strip()} {meanwhile}")
         elif age_ms > one["door_limit_ms"]:
             title = f"The door is closed for {name}"
             advice = (

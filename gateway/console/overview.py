@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -22,6 +23,7 @@ RATES = (
     ("expired", figures.EXPIRED),
 )
 _BLOCKERS_SHOWN = 12
+_EXPIRING_S = 60
 _AWAY = {"refuse": "door refuses", "defer": "door defers"}
 
 
@@ -42,7 +44,7 @@ async def _overview(visit: Visit) -> Response:
     return visit.show(
         "overview.html",
         status=status,
-        findings=find(status, history.now, standing),
+        findings=find(status, history.now, standing, expiring(status["classes"], history)),
         classes={name: shown_class(name, one, history) for name, one in status["classes"].items()},
         providers={name: _provider(name, one, status, history) for name, one in status["providers"].items()},
         blockers=_blockers(status),
@@ -72,8 +74,10 @@ def shown_class(name: str, one: dict[str, Any], history: History) -> dict[str, A
     verdict, tone = "in time", "good"
     if used is None:
         verdict, tone = "not known", "warn"
+    elif name in expiring((name,), history):
+        verdict, tone = "expires unsent", "bad"
     elif age_ms > one["wait_budget_ms"]:
-        verdict, tone = "over budget", "bad"
+        verdict, tone = "resends wait", "warn"
     elif door is not None and door["verdict"] in _AWAY:
         verdict, tone = _AWAY[door["verdict"]], "warn"
     elif age_ms > one["door_limit_ms"]:
@@ -88,6 +92,11 @@ def shown_class(name: str, one: dict[str, Any], history: History) -> dict[str, A
         "rates": rates,
         "reasons": reasons,
     }
+
+
+def expiring(classes: Iterable[str], history: History) -> set[str]:
+    """Classes of which accepted messages ended within the last minute because their wait budget was over."""
+    return {name for name in classes if history.rate_per_s(f"{figures.EXPIRED}/{name}/wait_budget", _EXPIRING_S)}
 
 
 def _blockers(status: dict[str, Any]) -> list[dict[str, Any]] | None:

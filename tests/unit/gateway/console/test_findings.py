@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.console.findings import BAD, WARN, find
+from gateway.console.history import History, Told
+from gateway.console.overview import shown_class
 from gateway.ledger.pauses import Pause, Place
 
 
@@ -47,7 +49,7 @@ def set_in(status: dict[str, Any], path: str, value: Any) -> None:
     [
         ("index_answers", False, BAD, "queue (Valkey) does not answer"),
         ("classes.otp.queue_age_ms", 6_000, WARN, "door is closed for otp"),
-        ("classes.otp.queue_age_ms", 11_000, BAD, "longer than its budget"),
+        ("classes.otp.queue_age_ms", 11_000, WARN, "otp: resends wait longer than its budget"),
         ("sessions.a1.state", "refused", BAD, "refuses session a1"),
         ("sessions.a1.state", "waiting", BAD, "not bound"),
         ("sessions.a1.link.state", "open", BAD, "breaker of session a1"),
@@ -61,6 +63,15 @@ def test_each_fault_is_found(path: str, value: Any, tone: str, words: str) -> No
     assert found.tone == tone
     assert words in found.title
     assert found.advice
+
+
+@pytest.mark.parametrize("age_ms", [0, 9_000, 11_000])
+def test_accepted_messages_that_expire_unsent_break_the_promise(age_ms: int) -> None:
+    status = healthy()
+    status["classes"]["otp"]["queue_age_ms"] = age_ms
+    (found,) = find(status, {}, expiring={"otp"})
+    assert (found.tone, found.title) == (BAD, "otp expires unsent")
+    assert "10 s" in found.advice
 
 
 def test_a_door_that_refuses_is_found_by_its_predicted_wait_and_an_outage_is_no_good_news() -> None:
@@ -112,3 +123,24 @@ def test_pauses_by_hand_are_told_after_what_is_bad() -> None:
     ]
     titles = [one.title for one in find(status, {}, paused)]
     assert titles[1:] == ["Session a1 is draining by hand", "Application acme/x is paused by hand"]
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "expired", "verdict", "tone"),
+    [
+        (0, 0, "in time", "good"),
+        (6_000, 0, "door closed", "warn"),
+        (11_000, 0, "resends wait", "warn"),
+        (11_000, 3, "expires unsent", "bad"),
+        (0, 3, "expires unsent", "bad"),
+    ],
+)
+def test_a_class_is_red_when_its_promise_is_broken(age_ms: int, expired: int, verdict: str, tone: str) -> None:
+    history = History()
+    for step in range(4):
+        sums = {"expired/otp/wait_budget": float(expired * step), "expired/otp/ttl": float(step)}
+        figures = {"at": 1_000_000 + step * 5_000, "sums": sums, "now": {}}
+        history.take([Told(1, 900_000, figures)], 1_000_000 + step * 5_000)
+    one = {"queue_age_ms": age_ms, "door_limit_ms": 5_000, "wait_budget_ms": 10_000, "door": None}
+    shown = shown_class("otp", one, history)
+    assert (shown["verdict"], shown["tone"]) == (verdict, tone)
