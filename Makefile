@@ -20,7 +20,7 @@ up: $(RUNNING) ## run everything here: stores, roles, carrier simulator; Ctrl-C 
 
 .PHONY: test
 test: $(STAMP) ## every test that needs only Python; real PostgreSQL and Valkey are started for it
-	$(PYTEST) -n $(WORKERS) --dist loadscope -m "not interop" tests $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist loadscope --maxfail=40 -m "not interop" tests $(ARGS)
 
 .PHONY: test-interop
 test-interop: $(STAMP) tests/interop/node_modules/.installed ## tests against peers that are not ours (Node, Redis, Chromium, promtool)

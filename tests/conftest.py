@@ -25,6 +25,7 @@ from gateway.embedded.home import Home
 from gateway.embedded.postgres import PostgresServer
 from gateway.embedded.valkey import ValkeyServer
 from gateway.ledger.migrate import migrate
+from tests import watchdog
 from tests.steady_parser import steady_parser
 
 steady_parser()
@@ -38,6 +39,11 @@ T = TypeVar("T")
 _OUTSIDE = {"integration", "faults"}
 _TEMPLATE = "sluicegate_template"
 _numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Sees to it that no test holds up the run."""
+    config.pluginmanager.register(watchdog, "watchdog")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
