@@ -19,13 +19,14 @@ from gateway.api.aside import Aside, Handler
 from gateway.api.authentication import Authentication
 from gateway.api.capacity import Capacity
 from gateway.api.door import Door
-from gateway.api.exchange import App, Exchange, Receive, Scope, Send, send_answer
+from gateway.api.exchange import App, Exchange, Receive, Scope, Send, hang_up, send_answer
 from gateway.api.explanations import Explanations
 from gateway.api.front import Front, failed
 from gateway.api.inbound import Inbox
 from gateway.api.messages import Messages
 from gateway.api.opt_lists import Imports, OptLists, Reader
 from gateway.api.usage import Usage
+from gateway.ledger.acceptance import CommitUnknown
 from gateway.ledger.consents import OPT_INS, OPT_OUTS
 from gateway.ledger.keys import MANAGE, READ, SEND, KeyRing
 from gateway.runtime import Runtime
@@ -46,6 +47,9 @@ class Endpoint:
         try:
             tenant = await self.authentication.tenant(exchange, self.scope_needed)
             answer = problem_answer(tenant) if isinstance(tenant, Problem) else await self.handler(exchange, tenant)
+        except CommitUnknown:
+            await hang_up(scope, receive)
+            return
         except Exception as error:  # here, since the framework's own answer to it is no problem+json
             answer = failed(scope, error)
         await send_answer(scope, send, answer)

@@ -216,7 +216,11 @@ class Desk:
         return None if kept is None else self.replay(visit, kept)
 
     async def keep(self, visit: Visit, call: Call) -> Answer | None:
-        """Makes a call durable. None: it is; else the answer that it gets instead."""
+        """Makes a call durable. None: it is; else the answer that it gets instead.
+
+        Raises CommitUnknown where a refusal could be a lie: that call must get no answer at all, so that its client
+        repeats it with the same key (reliability section 4, PostgreSQL crashes between commit and answer).
+        """
         try:
             outcome = await self._acceptance.keep(call)
             if outcome == WON:

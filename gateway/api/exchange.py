@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.api.answers import Answer
+from gateway.api.protocol import HANG_UP
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -58,3 +59,14 @@ async def send_answer(scope: Scope, send: Send, answer: Answer) -> None:
     ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
+
+
+async def hang_up(scope: Scope, receive: Receive) -> None:
+    """Ends the connection instead of an answer; returns once it has ended.
+
+    For a call whose outcome nobody knows. A connection that closes without an answer is what clients and proxies take
+    for "unknown" (RFC 9110, section 9.2.2); a status would be taken for the outcome.
+    """
+    scope[HANG_UP]()
+    while (await receive())["type"] != "http.disconnect":
+        pass

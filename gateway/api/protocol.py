@@ -18,6 +18,7 @@ from gateway.admission.problems import MEDIA_TYPE, Problem
 
 BEGUN_MONO: Final = "sluicegate.begun_mono"
 COMPLETE: Final = "sluicegate.complete"
+HANG_UP: Final = "sluicegate.hang_up"
 HEADERS_MAX: Final = 32 * 1024
 PIPELINED_MAX: Final = 32  # requests behind the one that is answered; each holds kilobytes for 18 octets on the wire
 REQUEST_S: Final = 10.0
@@ -135,6 +136,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """The application may start; it goes by the same deadline."""
         self._in_headers = False
         self.scope[BEGUN_MONO] = self._begun_mono  # type: ignore[typeddict-unknown-key]
+        self.scope[HANG_UP] = self._hang_up  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -150,6 +152,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def _too_many_headers(self, octets: int) -> bool:
         self._header_octets += octets
         return self._header_octets > HEADERS_MAX
+
+    def _hang_up(self) -> None:
+        """Ends the connection without an answer to the request at work; those before it have theirs."""
+        self.pipeline.clear()
+        self.transport.close()
 
     def _late(self) -> None:
         self._timer = None

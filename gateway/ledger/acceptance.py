@@ -33,7 +33,9 @@ WRITERS: Final = 2
 WON, LOST, BUSY = "won", "lost", "busy"
 _REPEATABLE: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _REPEATS_MAX = 3
-_ACQUIRE_S, _COMMIT_S = 0.25, 2.5
+_ACQUIRE_S = 0.25
+# The server gives a statement up first and says so, which is certain; silence beyond that leaves its outcome open.
+_STATEMENT_MS, _SILENCE_S = 2_500, 3.5
 _BACK_OFF_S = 0.1
 _log = logs.get("acceptance")
 
@@ -89,7 +91,11 @@ SELECT l.n, w.n IS NOT NULL AS won FROM locked l LEFT JOIN winners w ON w.n = l.
 
 
 class LedgerUnavailable(Exception):
-    """The ledger did not answer in time: whether the call was kept is unknown."""
+    """The ledger took nothing of this call."""
+
+
+class CommitUnknown(Exception):
+    """The ledger went away under the commit: whether the call was kept is unknown until its key is looked up."""
 
 
 class LedgerOverloaded(Exception):
@@ -142,7 +148,7 @@ class Acceptance:
     async def keep(self, call: Call) -> str:
         """`won` once the call is durable; `lost`: the key has an answer already; `busy`: someone else is at it.
 
-        Raises LedgerUnavailable or LedgerOverloaded.
+        Raises LedgerUnavailable or LedgerOverloaded where nothing was kept, CommitUnknown where that cannot be told.
         """
         if self._rows_waiting + len(call.rows) > WAITING_ROWS_MAX:
             raise LedgerOverloaded
@@ -186,9 +192,15 @@ class Acceptance:
 
     async def _connect(self) -> Any:
         try:
-            return await self._pool.acquire(timeout=_ACQUIRE_S)
+            conn = await self._pool.acquire(timeout=_ACQUIRE_S)
         except LEDGER_ERRORS:
             return None
+        try:
+            await conn.execute(f"SET statement_timeout = {_STATEMENT_MS}", timeout=_SILENCE_S)
+        except LEDGER_ERRORS:
+            await _give_up(self._pool, conn)
+            return None
+        return conn
 
     def _take(self) -> list[Call]:
         batch: list[Call] = []
@@ -207,7 +219,7 @@ class Acceptance:
         arguments = _arguments(batch, self._sealer, label, self._now_at(), outbox_id)
         for repeat in range(_REPEATS_MAX + 1):
             try:
-                result = await conn.fetch(KEEP, *arguments, timeout=_COMMIT_S)
+                result = await conn.fetch(KEEP, *arguments, timeout=_SILENCE_S)
             except _REPEATABLE:
                 if repeat == _REPEATS_MAX:
                     _fail(batch)
@@ -220,11 +232,12 @@ class Acceptance:
                 _fail(batch)
                 return True
             except LEDGER_ERRORS as error:
-                _log.warning("commit_failed", error=type(error).__name__, calls=len(batch))
-                _fail(batch)
+                undone = _undone(error)
+                _log.warning("commit_failed", error=type(error).__name__, calls=len(batch), undone=undone)
+                _fail(batch, LedgerUnavailable if undone else CommitUnknown)
                 return False
             except BaseException:
-                _fail(batch)
+                _fail(batch, CommitUnknown)
                 raise
             else:
                 self._answer(batch, result, outbox_id)
@@ -285,10 +298,19 @@ def _by_id(row: Mapping[str, Any]) -> bytes:
     return octets
 
 
-def _fail(batch: list[Call]) -> None:
+def _fail(batch: list[Call], error: type[Exception] = LedgerUnavailable) -> None:
     for call in batch:
         if not call.done.done():
-            call.done.set_exception(LedgerUnavailable())
+            call.done.set_exception(error())
+
+
+def _undone(error: BaseException) -> bool:
+    """Whether the server itself said that the statement came to nothing.
+
+    An ERROR undoes the statement. FATAL and PANIC end the session, and like a lost connection or silence they may come
+    after the commit was written (PostgreSQL manual, "Message Severity Levels"). Errors made here have no severity.
+    """
+    return isinstance(error, asyncpg.PostgresError) and getattr(error, "severity_en", None) == "ERROR"
 
 
 def _is_open(conn: Any) -> bool:
@@ -300,8 +322,10 @@ def _is_open(conn: Any) -> bool:
 
 
 async def _give_up(pool: asyncpg.Pool[Any], conn: Any, *, keep: bool = False) -> None:
-    if not keep:
-        with suppress(*LEDGER_ERRORS):
+    with suppress(*LEDGER_ERRORS):
+        if keep:
+            await conn.execute("RESET statement_timeout", timeout=_SILENCE_S)
+        else:
             conn.terminate()
     with suppress(*LEDGER_ERRORS):
         await pool.release(conn)

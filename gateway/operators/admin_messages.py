@@ -18,7 +18,8 @@ from gateway.domain.message import message_object, parts
 from gateway.domain.message import timeline as events
 from gateway.domain.submits import submits
 from gateway.ledger import queries
-from gateway.operators.answers import json, json_object, problem
+from gateway.ledger.acceptance import CommitUnknown
+from gateway.operators.answers import Withheld, json, json_object, problem
 from gateway.operators.desk import Desk
 from gateway.operators.look import shown_blockers
 
@@ -52,7 +53,11 @@ async def send_by_hand(desk: Desk, request: Request, _actor: str) -> Response:
             errors=[{"pointer": "/tenant", "message": "is not an account"}],
         )
     key = request.headers.get("idempotency-key") or f"by-hand-{secrets.token_hex(12)}"
-    answer = await desk.door().submit(TenantRef(tenant_id, tenant), orjson.dumps(given), key, dry_run in ("true", "1"))
+    rehearsed = dry_run in ("true", "1")
+    try:
+        answer = await desk.door().submit(TenantRef(tenant_id, tenant), orjson.dumps(given), key, rehearsed)
+    except CommitUnknown:
+        return Withheld()
     return Response(
         answer.body,
         answer.status,

@@ -7,8 +7,19 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from gateway.api.exchange import hang_up
 
 PROBLEM = "application/problem+json"
+
+
+class Withheld(Response):
+    """No answer: the connection ends, since nobody knows what came of the call (`gateway.api.exchange.hang_up`)."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hangs up."""
+        await hang_up(scope, receive)
 
 
 def json(content: Any, status: int = 200) -> Response:
