@@ -34,6 +34,8 @@ hypothesis_settings.register_profile("any-machine", deadline=None, suppress_heal
 hypothesis_settings.load_profile("any-machine")
 # Texts at rest are always sealed; processes that tests start inherit it.
 os.environ.setdefault("SLUICEGATE_DATA_KEY", "5e" * 32)
+# Where this is set a line that is said into a pipe and not flushed would go unnoticed.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 T = TypeVar("T")
 _OUTSIDE = {"integration", "faults"}

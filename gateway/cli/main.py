@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Any, Final
 
@@ -50,6 +51,9 @@ pauses.register(app)
 def main() -> None:
     """The console script."""
     as_json = "--json" in sys.argv
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # In a pipe too each line is seen when it is said: `up` and `carrier-sim` stay, and say what they do.
+        sys.stdout.reconfigure(line_buffering=True)
     try:
         # Programs read wrong usage as JSON; people read typer's panel.
         sys.exit(app(standalone_mode=not as_json))

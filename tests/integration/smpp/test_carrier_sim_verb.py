@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import signal
 import socket
 import subprocess
@@ -28,12 +29,18 @@ def start(*words: str) -> subprocess.Popen[str]:
 
 def port_of(process: subprocess.Popen[str]) -> int:
     """The port of the first line; the port is open by then."""
-    line = reading(process.stdout).readline()
+    line = line_of(reading(process.stdout))
     assert line.startswith("carrier simulator on 127.0.0.1:"), line
     port = int(line.split(":")[1].split(",")[0])
     with socket.create_connection(("127.0.0.1", port), 2):
         pass
     return port
+
+
+def line_of(stream: IO[str]) -> str:
+    """The next line, once it comes; a process that says nothing is no reason to wait for ever."""
+    assert select.select([stream], [], [], 60)[0], "it says nothing"
+    return stream.readline()
 
 
 def reading(stream: IO[str] | None) -> IO[str]:
@@ -88,7 +95,7 @@ async def test_commands_on_standard_input(tmp_path: Path) -> None:
     def order(line: str) -> dict[str, object]:
         orders.write(line + "\n")
         orders.flush()
-        return dict(json.loads(answers.readline()))
+        return dict(json.loads(line_of(answers)))
 
     assert order("{tell: true}")["bound"] == 1
     assert order("{do: inboud}") == {
