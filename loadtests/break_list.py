@@ -110,7 +110,7 @@ BREAKS: Final = (
         (
             Edit("gateway/callbacks/line.py", "        if answer.taken:\n", "        if True:\n"),
             # A connection that ends without an answer is met earlier: the client asks again by itself.
-            Edit("gateway/callbacks/client.py", "if not was_kept:\n", "if True:\n"),
+            Edit("gateway/callbacks/client.py", "if way.opened or not _unread(error):\n", "if True:\n"),
         ),
         "cut-callbacks-1",
         "ends that no callback told",

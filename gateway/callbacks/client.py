@@ -1,148 +1,230 @@
 """The HTTP side of a callback: one signed POST to a checked address, no redirects, a bounded look at the answer.
 
-A connection goes to the address that was checked for this very try, with the name as Host and for TLS. A kept one
-serves only tries that were checked for its address and name.
+aiohttp is given a URL whose host is the address that was checked for this very try, with the name as Host and for TLS.
+It looks nothing up by itself, and a kept connection serves only tries that were checked for its address and name.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
+import aiohttp
+from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from gateway.callbacks.addresses import AddressRefused, Resolver, check_url
-from gateway.callbacks.connections import AnswerBroken, Connection, Connections, Place, Unconnected, Unread
 from gateway.callbacks.tries import ADDRESS_REFUSED, Answer, retry_after_ms
 
+ANSWER_BYTES: Final = 4_096
+IDLE_S: Final = 30.0
 ADDRESSES_TRIED: Final = 4
 _CONNECT_SHARE: Final = 0.5  # of a try's time, for all of its addresses
 _KEPT: Final = 4_096
-_HEAD: Final = (
-    "POST {path} HTTP/1.1\r\nhost: {shown}\r\ncontent-type: application/json\r\nuser-agent: sluicegate\r\n"
-    "accept: */*\r\naccept-encoding: identity\r\n"
-)
+_HEADERS: Final = {
+    "content-type": "application/json",
+    "user-agent": "sluicegate",
+    "accept": "*/*",
+    "accept-encoding": "identity",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL taken apart once: whose addresses are looked up, and the part of the request that is always the same."""
+    """A URL taken apart once: whose addresses are looked up, and what it is called in requests."""
 
-    tls: bool
     host: str
     port: int
-    head: str
+    shown: str
+    url: URL
 
-    def at(self, address: str) -> Place:
-        """The place behind a checked address."""
-        return Place(self.tls, self.host, self.port, address)
-
-    def request(self, headers: Mapping[str, str], body: bytes) -> bytes:
-        """The whole request; `headers` are our own words."""
-        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        return f"{self.head}{lines}content-length: {len(body)}\r\n\r\n".encode("ascii") + body
+    def at(self, address: str) -> URL:
+        """The same URL with a checked address for its host."""
+        return _url_at(self.url, self.port, address)
 
 
 @dataclass(slots=True)
-class _Try:
-    """One try: what is sent, and the connection on which it was asked last."""
+class _Way:
+    """The one address that a try may connect to, whether it had to, and whether the loop went round since."""
 
-    request: bytes
-    connection: Connection | None = None
+    address: str
+    opened: bool = False
+    turned: bool = False
+
+    def turn(self) -> None:
+        """The loop went round: what comes from now on may be an answer."""
+        self.turned = True
+
+
+_way: ContextVar[_Way] = ContextVar("_way")
 
 
 class Client:
     """The connections of one process: a pool for each address and name."""
 
     def __init__(self, trust: ssl.SSLContext | None = None, resolver: Resolver | None = None) -> None:
-        self._connections = Connections(trust if trust is not None else _trust())
+        self._trust = trust if trust is not None else _trust()
         self._resolver = resolver if resolver is not None else Resolver()
+        self._session: aiohttp.ClientSession | None = None
         # Names whose first address took no connection, and the one that did.
         self._preferred: dict[tuple[str, int], str] = {}
 
     async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                ssl=self._trust,
+                resolver=_NoLookups(),
+                limit=0,  # each endpoint's line has its own bound, and endpoints share nothing
+                keepalive_timeout=IDLE_S,
+                happy_eyeballs_delay=None,
+                socket_factory=_open_socket,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=_HEADERS,
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+            trust_env=False,
+            read_bufsize=ANSWER_BYTES,
+        )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._connections.close()
+        if self._session is not None:
+            await self._session.close()
         self._resolver.close()
 
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool, timeout_ms: int, now_at: int
     ) -> Answer:
         """One try. Never raises for what an endpoint does; the fault has a name instead."""
-        one = _Try(b"")
+        response: aiohttp.ClientResponse | None = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 target = _target(url, allow_private)
                 addresses = await self._addresses(target, allow_private)
-                one.request = target.request(headers, body)
-                await self._send(target, addresses, one, timeout_ms)
+                response = await self._send(target, addresses, (body, {"host": target.shown, **headers}), timeout_ms)
+                if not response.closed:
+                    await _skim(response)
         except Exception as error:  # whatever an endpoint causes belongs to its own line
-            if one.connection is None or one.connection.status is None:
+            if response is None:
                 return Answer(None, fault=_fault(error))
             # A status that came counts, whatever becomes of the rest.
         finally:
-            if one.connection is not None:
-                self._connections.give_back(one.connection)
-        assert one.connection is not None
-        return Answer(one.connection.status, retry_after_ms=retry_after_ms(one.connection.retry_after, now_at))
+            if response is not None and not response.closed:
+                response.close()
+        if response.status < 200:
+            return Answer(None, fault="broken_answer")
+        return Answer(response.status, retry_after_ms=retry_after_ms(response.headers.get("retry-after"), now_at))
 
     async def _addresses(self, target: Target, allow_private: bool) -> list[str]:
         """The addresses of this try, all of them checked, the one that is likely to work first."""
         found = await self._resolver.resolve(target.host, target.port, allow_private=allow_private)
-        preferred = self._preferred.get((target.host, target.port)) if self._preferred else None
+        preferred = self._preferred.get((target.host, target.port))
         if preferred in found:
             return [preferred, *(address for address in found if address != preferred)]
         return found
 
-    async def _send(self, target: Target, addresses: list[str], one: _Try, timeout_ms: int) -> None:
-        """Asks at the first address that takes the connection."""
+    async def _send(
+        self, target: Target, addresses: list[str], request: tuple[bytes, dict[str, str]], timeout_ms: int
+    ) -> aiohttp.ClientResponse:
+        """The head of an answer, from the first address that takes the connection."""
         tried = addresses[:ADDRESSES_TRIED]
-        patience_s = timeout_ms / 1000 * _CONNECT_SHARE / max(1, len(tried))
+        timeout = _connect_timeout(timeout_ms, len(tried))
         last: Exception = OSError("the name has no address")
         for address in tried:
             try:
-                await self._ask(target.at(address), one, patience_s)
-            except Unconnected as error:
+                response = await self._ask(target, address, request, timeout)
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 last = error
                 continue
             if address is not tried[0]:
                 self._prefer(target, address)
-            return
+            return response
         self._preferred.pop((target.host, target.port), None)
         self._resolver.forget(target.host, target.port)
         raise last
 
-    async def _ask(self, place: Place, one: _Try, patience_s: float) -> None:
+    async def _ask(
+        self, target: Target, address: str, request: tuple[bytes, dict[str, str]], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        assert self._session is not None
+        loop = asyncio.get_running_loop()
+        body, headers = request
         while True:
-            connection = self._connections.take(place)
-            was_kept = connection is not None
-            if connection is None:
-                connection = await self._connections.connect(place, patience_s)
-            one.connection = connection
+            way = _Way(address)
+            _way.set(way)
+            loop.call_soon(way.turn)
             try:
-                await connection.ask(one.request)
-            except Unread:
+                response = await self._session.post(
+                    target.at(address),
+                    data=body,
+                    headers=headers,
+                    timeout=timeout,
+                    allow_redirects=False,
+                    server_hostname=target.host,
+                )
+            except (
+                aiohttp.ServerDisconnectedError,
+                aiohttp.ClientOSError,
+                aiohttp.ClientConnectionResetError,
+            ) as error:
                 # A kept connection was closed at the other end while it was idle: nobody saw the request.
-                if not was_kept:
+                if way.opened or not _unread(error):
                     raise
-                one.connection = None
-                self._connections.give_back(connection)
                 continue
-            return
+            if way.turned:
+                return response
+            # It was there before anything was asked, so it is no answer to this request, nor would the next one be.
+            response.close()
 
     def _prefer(self, target: Target, address: str) -> None:
         if len(self._preferred) >= _KEPT:
             self._preferred.clear()
         self._preferred[target.host, target.port] = address
+
+
+class _NoLookups(AbstractResolver):
+    """Names are looked up and checked before; the connector sees addresses only."""
+
+    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> NoReturn:
+        """Raises AddressRefused."""
+        raise AddressRefused("an address that was not checked")
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _open_socket(info: aiohttp.AddrInfoType) -> socket.socket:
+    """The last look before a connection: it goes to the address that was checked for the try under way."""
+    family, kind, protocol, _, place = info
+    way = _way.get()
+    way.opened = True
+    if place[0] != way.address:
+        raise AddressRefused("an address that was not checked")
+    return socket.socket(family, kind, protocol)
+
+
+async def _skim(response: aiohttp.ClientResponse) -> None:
+    """Reads to the end of an answer, which keeps its connection, or as far as it is looked at."""
+    seen = 0
+    while seen <= ANSWER_BYTES and (piece := await response.content.readany()):
+        seen += len(piece)
+
+
+def _unread(error: aiohttp.ClientConnectionError) -> bool:
+    """Whether a connection went before any part of an answer came."""
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return isinstance(error.message, str)  # else it is the part that came
+    return not isinstance(error, aiohttp.ClientConnectorError)
 
 
 # What a URL itself says never changes; names are checked each time they are resolved.
@@ -158,10 +240,24 @@ def target_of(url: str) -> Target:
     host, port, shown = read.raw_host, read.port, read.host_port_subcomponent
     if read.scheme not in ("http", "https") or not host or not port or not shown:
         raise ValueError("not an HTTP URL")
-    head = _HEAD.format(path=read.raw_path_qs, shown=shown)
-    if not head.isascii() or head.count("\r\n") != _HEAD.count("\r\n") or " " in read.raw_path_qs:
-        raise ValueError("not a URL of plain characters")
-    return Target(read.scheme == "https", host, port, head)
+    return Target(host, port, shown, read)
+
+
+@lru_cache(maxsize=_KEPT)
+def _url_at(url: URL, port: int, address: str) -> URL:
+    place = f"[{address}]" if ":" in address else address
+    return URL.build(
+        scheme=url.scheme,
+        authority=f"{place}:{port}",
+        path=url.raw_path,
+        query_string=url.raw_query_string,
+        encoded=True,
+    )
+
+
+@lru_cache(maxsize=64)
+def _connect_timeout(timeout_ms: int, addresses: int) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=timeout_ms / 1000 * _CONNECT_SHARE / addresses)
 
 
 def _trust() -> ssl.SSLContext:
@@ -175,8 +271,9 @@ _FAULTS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (AddressRefused, ADDRESS_REFUSED),
     (TimeoutError, "timeout"),
     (ssl.SSLError, "tls"),
-    (Unconnected, "unreachable"),
-    (AnswerBroken, "broken_answer"),
+    (aiohttp.ClientConnectorError, "unreachable"),
+    (aiohttp.InvalidURL, ADDRESS_REFUSED),
+    (aiohttp.ClientError, "broken_answer"),
     (OSError, "unreachable"),
     (UnicodeError, "unreachable"),
     (ValueError, ADDRESS_REFUSED),
@@ -184,5 +281,5 @@ _FAULTS: Final[tuple[tuple[type[BaseException], str], ...]] = (
 
 
 def _fault(error: BaseException) -> str:
-    told = [error, error.__cause__] if isinstance(error, Unconnected) else [error]
+    told = [error, error.os_error] if isinstance(error, aiohttp.ClientConnectorError) else [error]
     return next((word for kind, word in _FAULTS if any(isinstance(one, kind) for one in told)), "broken_answer")
