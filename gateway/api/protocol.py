@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Sized
 from typing import Any, Final
 
+import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -22,11 +23,19 @@ HANG_UP: Final = "sluicegate.hang_up"
 HEADERS_MAX: Final = 32 * 1024
 PIPELINED_MAX: Final = 32  # requests behind the one that is answered; each holds kilobytes for 18 octets on the wire
 REQUEST_S: Final = 10.0
+_HEADERS_TOO_LARGE: Final = f"The headers are too large: {HEADERS_MAX // 1024} KiB are taken."
 _REASONS: Final = {400: "Bad Request", 408: "Request Timeout"}
+
+
+_OF_A_SWITCH: Final = frozenset({b"upgrade", b"http2-settings"})
 
 
 class _TooManyAtOnce(Exception):
     """More requests than may wait on one connection."""
+
+
+class _TooLarge(Exception):
+    """More octets in a request's line, headers and trailers than are taken."""
 
 
 class Cork:
@@ -85,6 +94,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._reading = False  # a request has begun and not ended
         self._in_headers = False
         self._header_octets = 0
+        self._field_octets = 0
+        self._switches = False  # the request asks for another protocol
         self._begun_mono = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
@@ -114,13 +125,47 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Feeds the parser; sets the timer only where a request did not come in one piece."""
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._feed(data)
         if self.transport.is_closing() or not self._reading:
             self._stop_timer()
         elif self._in_headers and self._too_many_headers(len(data)):
-            self.send_400_response("The headers are too large.")
+            self.send_400_response(_HEADERS_TOO_LARGE)
         elif self._timer is None:
             self._timer = self.loop.call_at(self._begun_mono + self.request_s, self._late)
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._stay(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            too_large = isinstance(error.__context__, _TooLarge)
+            self.send_400_response(_HEADERS_TOO_LARGE if too_large else "Invalid HTTP request received.")
+
+    def _stay(self, rest: bytes) -> None:
+        """Answers a request that offers another protocol as if it did not (RFC 9110, section 7.8).
+
+        The parser ends such a request at its headers. Java's HttpClient offers h2c with its first request and a body.
+        """
+        if not self._switches:
+            return  # CONNECT: it was refused already
+        self._switches = False
+        version = self.parser.get_http_version().encode("ascii")
+        head = [self.parser.get_method() + b" " + self.url + b" HTTP/" + version]
+        for name, value in self.headers:
+            if name == b"connection":
+                words = [word for word in value.split(b",") if word.strip().lower() not in _OF_A_SWITCH]
+                head.append(b"connection:" + b",".join(words))
+            elif name not in _OF_A_SWITCH:
+                head.append(name + b": " + value)
+        begun_mono = self._begun_mono
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._feed(b"\r\n".join(head) + b"\r\n\r\n")
+        self._begun_mono = begun_mono
+        if not self.transport.is_closing():
+            self._feed(rest)
 
     def on_message_begin(self) -> None:
         """A request's first line has begun."""
@@ -128,19 +173,39 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= PIPELINED_MAX:
             raise _TooManyAtOnce
         super().on_message_begin()
-        self._header_octets = 0
+        self._header_octets = self._field_octets = 0
         self._begun_mono = self.loop.time()
         self._stop_timer()
 
+    def on_url(self, url: bytes) -> None:
+        """A piece of the target."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header. What comes after the body is none (RFC 9110, section 6.5.1): no proxy has looked at it."""
+        self._count(len(name) + len(value) + 4)
+        if self._in_headers:
+            super().on_header(name, value)
+
+    def _count(self, octets: int) -> None:
+        self._field_octets += octets
+        if self._field_octets > HEADERS_MAX:
+            raise _TooLarge
+
     def on_headers_complete(self) -> None:
         """The application may start; it goes by the same deadline."""
+        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+            self._switches = True  # what follows comes anew, see `_stay`
+            return
         self._in_headers = False
         self.scope[BEGUN_MONO] = self._begun_mono  # type: ignore[typeddict-unknown-key]
-        self.scope[HANG_UP] = self._hang_up  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """The request is all here: whoever reads the body need not watch the clock."""
+        if self._switches:
+            return
         self._reading = False
         self.scope[COMPLETE] = True  # type: ignore[typeddict-unknown-key]
         super().on_message_complete()

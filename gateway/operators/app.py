@@ -66,6 +66,11 @@ def build_app(desk: Desk) -> Starlette:
     async def missing(_request: Request, _error: Exception) -> Response:
         return problem(404, "not_found", "There is nothing here")
 
+    async def no_method(_request: Request, error: Any) -> Response:
+        answer = problem(405, "method_not_allowed", "This method does not exist here")
+        answer.headers["allow"] = (error.headers or {}).get("Allow", "")
+        return answer
+
     routes = [
         Route("/", front),
         Route("/metrics", metrics),
@@ -75,7 +80,7 @@ def build_app(desk: Desk) -> Starlette:
         *console_routes(desk),
     ]
     away = (OSError, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError, asyncpg.InterfaceError)
-    handlers: dict[Any, Any] = {404: missing, Exception: failed, asyncpg.DataError: unfit}
+    handlers: dict[Any, Any] = {404: missing, 405: no_method, Exception: failed, asyncpg.DataError: unfit}
     handlers |= dict.fromkeys(away, unavailable)
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.add_middleware(LocalNames, host=desk.rt.settings.admin_host)

@@ -83,6 +83,9 @@ async def test_wrong_input_is_told_and_breaks_nothing(gateway: Gateway, ask: Any
         got, kind, octets = await ask(method, path, body)
         assert (got, kind) == (status, "application/problem+json"), (method, path, body, octets)
         assert json.loads(octets)["code"] in ("request.invalid", "not_found")
+    for method, path in (("PUT", "keys"), ("GET", "policy/rollback/1")):
+        got, kind, octets = await ask(method, path)
+        assert (got, kind, json.loads(octets)["code"]) == (405, "application/problem+json", "method_not_allowed")
     assert await gateway.count("api_keys") == keys_before
 
 
