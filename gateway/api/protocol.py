@@ -200,6 +200,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._in_headers = False
         self.scope[BEGUN_MONO] = self._begun_mono  # type: ignore[typeddict-unknown-key]
+        self.scope[HANG_UP] = self._hang_up  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
