@@ -39,6 +39,7 @@ class Session:
     flying: int = 0
     lease_at: float = 0.0
     dies_with_lease: bool = False
+    hungry: bool = False  # its last lease was as large as one may be: there may be more
     binding: int = 0  # rises with every drop: what was under way then has no answer
     good: int = 0
     errors: int = 0
@@ -150,10 +151,12 @@ class Senders:
             self._answered = defaultdict(Counter)
         return calls
 
-    def asks(self, now: float) -> list[tuple[Session, LeaseAsk]]:
-        """What is leased now, and for whom."""
+    def asks(self, now: float, *, hungry: bool = False) -> list[tuple[Session, LeaseAsk]]:
+        """What is leased now, and for whom; `hungry`: by those alone that ask on at once."""
         found = []
         for session in self.sessions:
+            if hungry and not session.hungry:
+                continue
             if session.up and session.alive and session.lease_at <= now and session.flying < session.window:
                 want = min(session.window - session.flying, _WANT_MAX)
                 found.append((session, LeaseAsk(session.provider, session.name, want)))
@@ -162,6 +165,7 @@ class Senders:
     def leased(self, session: Session, leased: Leased, now: float) -> None:
         """Submits what a lease brought."""
         second = int((now - self.start_at) // 1000)
+        session.hungry = len(leased.items) >= _WANT_MAX
         for reference in leased.expired:
             message = self._ledger.claim(reference)
             if message is not None:

@@ -11,9 +11,9 @@ from typing import Literal
 Manner = Literal["once", "obedient"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """Messages that differ in nothing but their number."""
+    """Messages that differ in nothing but their number. Two are never the same: they are looked up at every request."""
 
     tenant: str
     class_name: str

@@ -143,8 +143,12 @@ class World:
             replies = self.lab.engine.stepper.together(*calls)
             self._note_enqueued(batches, now)
             self._answer(requests, chunks, replies[before : before + len(chunks)], now)
-            for (session, _), leased in zip(asks, replies[before + len(chunks) :], strict=True):
-                self.senders.leased(session, leased, now)
+            leases = replies[before + len(chunks) :]
+            while leases:
+                for (session, _), leased in zip(asks, leases, strict=True):
+                    self.senders.leased(session, leased, now)
+                asks = self.senders.asks(now, hungry=True)
+                leases = self.lab.engine.stepper.together(*(self.index.lease(ask) for _, ask in asks)) if asks else []
         if int(self.elapsed_s) != self._second:
             self._second = int(self.elapsed_s)
             self._look()

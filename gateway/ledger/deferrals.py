@@ -12,10 +12,9 @@ import asyncpg
 
 from gateway.ledger.outcome_statements import WAKE_PROMOTER
 from gateway.ledger.pauses import PROVIDER, ROUTE, Place
+from scheduler.core.due import LATER_MS
 
 ROUND: Final = 1_000
-# As far as the door defers where nobody knows how long a pause lasts (scheduler/lua/admit.lua).
-LATER_MS: Final = 60_000
 # `submit_by` stays as the tenant was told. Rows that someone has locked are on their way already.
 _HASTEN: Final = """
 WITH locked AS MATERIALIZED (

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+# How far the door defers, ms, where nobody knows how long a pause lasts. The scripts get it from here, and the ledger
+# hastens as far when the pause ends.
+LATER_MS = 60_000
 BUCKETS_MAX = 256  # per flow: the index reads them at each question about the flow
 
 

@@ -5,8 +5,7 @@
 -- places in the Retry-After line.
 local RETRY_MAX_MS = 3600000
 local SILENT_MS = 1000       -- when to ask a carrier again that gives no answer
-local UNKNOWN_MS = 30000     -- when to ask again where nobody knows how long a pause lasts
-local LATER_MS = 60000       -- and how far a message is deferred then
+local UNKNOWN_MS = 30000     -- when to ask again where nobody knows how long a pause lasts; LATER_MS: how far is deferred then
 if state == 'lost' then return { '!lost' } end
 if not tuning_raw then return { '!untuned' } end
 

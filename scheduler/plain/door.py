@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 
 from scheduler.core.asks import Ask, Verdict
+from scheduler.core.due import LATER_MS
 from scheduler.core.names import scope_pair
 from scheduler.core.unavailable import IndexUnavailable
 from scheduler.plain.estimate import Judgment, Question, due_of, judge, promised, prospect
@@ -16,7 +17,6 @@ from scheduler.plain.turn import Turn, tally
 RETRY_MAX_MS = 3_600_000
 SILENT_MS = 1_000  # when to ask a carrier again that gives no answer
 UNKNOWN_MS = 30_000  # when to ask again where nobody knows how long a pause lasts
-LATER_MS = 60_000  # and how far a message is deferred then
 PLACES = 20_000  # of a waiting line, and of a page of it
 _DAYS_MS = 35 * 86_400_000
 _KEPT_MS = 60_000

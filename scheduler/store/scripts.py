@@ -22,6 +22,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
+from scheduler.core.due import LATER_MS
 from scheduler.core.unavailable import IndexUnavailable
 
 __all__ = ["IndexUnavailable", "Script", "ScriptRunner", "script"]
@@ -53,6 +54,7 @@ class Script:
 _FRAME = """#!lua name={function}
 {parts}
 local function main(ARGV)
+local LATER_MS = {later_ms}
 {body}
 end
 local introduced = false
@@ -75,9 +77,10 @@ def script(name: str) -> Script:
     # Only the check itself may run before it.
     checked = "args[2] ~= 'state'" if name == "rebuild" else "true"
     joined = "\n".join(parts)
-    digest = sha1((joined + body + checked + _FRAME).encode(), usedforsecurity=False).hexdigest()[:12]
+    digest = sha1((joined + body + checked + _FRAME + str(LATER_MS)).encode(), usedforsecurity=False).hexdigest()[:12]
     function = f"sluicegate_{name}_{digest}"
-    return Script(_FRAME.format(function=function, parts=joined, body=body, checked=checked), function)
+    text = _FRAME.format(function=function, parts=joined, body=body, checked=checked, later_ms=LATER_MS)
+    return Script(text, function)
 
 
 class ScriptRunner:
