@@ -21,7 +21,7 @@ local function part_of(provider_name, ci, rate, waits)
   local sum, taken = own, 0
   for i, c in ipairs(tuning.classes) do
     local L = i ~= ci and found[i]
-    if L then
+    if L and (L.dirty or not L.fresh) then -- a line that was only looked at in this call is none
       local can = answered_rate(L) + waits(i, L) / 5
       if can > 0 then
         others[#others + 1], others[#others + 2] = c.weight, can

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler.core.asks import Ask
-from scheduler.core.records import Flow
+from scheduler.core.records import Entry, Flow, Reference
 from scheduler.core.tuning import ClassTuning, Tuning
 from tests.property.scheduler.played import Player
 from tests.property.scheduler.random_policies import START_AT
@@ -30,3 +30,20 @@ def test_what_was_promised_in_one_pause_does_not_date_the_promises_of_the_next(r
         player.play(("pause", 0, {"scope": ROUTE, "after_ms": None}))
         both.compare()
         assert both.model.index.scopes[ROUTE].promised_at == 0
+
+
+def test_a_line_that_was_only_looked_at_takes_no_part_in_a_limit(redis_url: str) -> None:
+    """What a question about one class does not write must not change the answer to the next question of the call."""
+    limited = "destination:it"
+    classes = {**CLASSES, "marketing": ClassTuning(10, 32, 600_000)}
+    waiting = Flow("p", "marketing", "a", (limited, "provider:p"), 0)
+    only_looked_at = Flow("q", "marketing", "a", ("provider:q",), 0)
+    asked = Flow("q", "otp", "a", (limited, "provider:q"), 0)
+    with SideBySide.on(redis_url, START_AT) as both:
+        player = Player(both)
+        player.play(("tune", 0, {"tuning": Tuning(1, classes, limits={limited: (1.0, 1)})}))
+        references = [Reference(bytes([n]) * 16, 0, 1, int(START_AT) + 900_000, int(START_AT)) for n in range(20)]
+        both.ask("enqueue", b"batch", [Entry(flow, one) for flow in (waiting, asked) for one in references])
+        both.now += 20
+        asks = [Ask((flow,), 1, 600_000, 300_000, 600_000, b"place", probe=True) for flow in (only_looked_at, asked)]
+        assert both.ask("admit", asks)[1] == both.ask("admit", asks[1:])[0]
