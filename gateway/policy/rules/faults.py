@@ -15,8 +15,9 @@ class Fault:
     message: str
 
     def __str__(self) -> str:
-        where = f"line {self.line}" if self.line else "policy"
-        return f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}"
+        where = [f"line {self.line}"] if self.line else []
+        where += [self.path] if self.path else []
+        return ": ".join([*(where or ["policy"]), self.message])
 
 
 class PolicyInvalid(ValueError):
