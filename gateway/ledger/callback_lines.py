@@ -53,16 +53,21 @@ FROM endpoints e JOIN unnest($1::int[], $2::text[]) AS w (tenant_id, url) ON e.t
 """
 # Whoever deletes one that is marked waits for this, or this for the deletion: then it is made anew.
 _IN_USE = "UPDATE endpoints SET idle_at = NULL WHERE id = ANY ($1::int[])"
-# What goes to an endpoint that said 410 under this policy version is on the give-up list from the start.
+# What goes to an endpoint that said 410 under this policy version is on the give-up list from the start. The word to
+# the senders goes with the rows: whom it concerns, so that lines of other endpoints need not look.
 _INSERT = """
-INSERT INTO callbacks (endpoint_id, tenant_id, day, message_id, seq, type, webhook_id, body, created_at, due_at,
-                       last_status, gave_up_at)
-SELECT w.endpoint_id, w.tenant_id, w.day, w.message_id, w.seq, w.type, w.webhook_id, w.body, $9::bigint, $9::bigint,
-       CASE WHEN e.gone_version = $10::int THEN '410' END, CASE WHEN e.gone_version = $10::int THEN $9::bigint END
-FROM unnest($1::int[], $2::int[], $3::date[], $4::uuid[], $5::int[], $6::text[], $7::uuid[], $8::bytea[])
-     WITH ORDINALITY AS w (endpoint_id, tenant_id, day, message_id, seq, type, webhook_id, body, n)
-LEFT JOIN endpoints e ON e.id = w.endpoint_id
-ORDER BY w.n
+WITH put AS (
+    INSERT INTO callbacks (endpoint_id, tenant_id, day, message_id, seq, type, webhook_id, body, created_at, due_at,
+                           last_status, gave_up_at)
+    SELECT w.endpoint_id, w.tenant_id, w.day, w.message_id, w.seq, w.type, w.webhook_id, w.body, $9::bigint,
+           $9::bigint, CASE WHEN e.gone_version = $10::int THEN '410' END,
+           CASE WHEN e.gone_version = $10::int THEN $9::bigint END
+    FROM unnest($1::int[], $2::int[], $3::date[], $4::uuid[], $5::int[], $6::text[], $7::uuid[], $8::bytea[])
+         WITH ORDINALITY AS w (endpoint_id, tenant_id, day, message_id, seq, type, webhook_id, body, n)
+    LEFT JOIN endpoints e ON e.id = w.endpoint_id
+    ORDER BY w.n
+)
+SELECT pg_notify($11, $12)
 """
 _BACKLOG = """
 SELECT count(*) AS rows, min(created_at) AS oldest_at FROM callbacks WHERE gave_up_at IS NULL
@@ -201,11 +206,15 @@ async def add_events(
 ) -> int:
     """Write one callback per (message row after the change, event type) that its tenant wants; returns how many.
 
-    Belongs into the transaction of the change. Rows hold every `messages` column but may lack `body`.
+    Belongs into the transaction of the change. Rows hold every `messages` column but may lack `body`; those that name
+    their tenant (`tenant`) save a look.
     """
     if not rows or not any(_may_be_told(policy, row) for row, _ in rows):
         return 0
-    names = await tenant_names(conn, {row["tenant_id"] for row, _ in rows})
+    names = {row["tenant_id"]: row["tenant"] for row, _ in rows if row.get("tenant") is not None}
+    unnamed = {row["tenant_id"] for row, _ in rows} - names.keys()
+    if unnamed:
+        names |= await tenant_names(conn, unnamed)
     notices: list[_Notice] = []
     for row, event in rows:
         target = tenant_rules(policy, names[row["tenant_id"]]).callbacks
@@ -261,6 +270,7 @@ async def _insert(
     if not notices:
         return
     endpoints = await _endpoint_ids(conn, {(notice.tenant_id, notice.url) for notice in notices})
+    heard = ",".join(map(str, sorted(set(endpoints.values()))))
     await conn.execute(
         _INSERT,
         [endpoints[notice.tenant_id, notice.url] for notice in notices],
@@ -273,10 +283,9 @@ async def _insert(
         [notice.body for notice in notices],
         now_at,
         policy.version,
+        CHANNEL,
+        heard if len(heard) <= _HEARD_MAX else "",  # no word means everybody; 8,000 octets are the most
     )
-    # Whom it concerns: lines of other endpoints need not look. No word means everybody (8,000 octets are the most).
-    heard = ",".join(map(str, sorted(set(endpoints.values()))))
-    await conn.execute("SELECT pg_notify($1, $2)", CHANNEL, heard if len(heard) <= _HEARD_MAX else "")
 
 
 async def _endpoint_ids(

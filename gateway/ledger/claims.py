@@ -20,7 +20,7 @@ from gateway.domain.outcomes import Change, expire
 from gateway.domain.suppression import NO_RULES, ConsentRules
 from gateway.ledger.callback_lines import add_events
 from gateway.ledger.consents import OPTED_IN, OPTED_OUT
-from gateway.ledger.message_rows import LOCK_MESSAGES
+from gateway.ledger.message_rows import LOCK_MESSAGES, day_spans
 from gateway.ledger.outcomes import standing_of, store_changes
 from gateway.ledger.pauses import is_spared, spared_applications
 from gateway.policy.rules.snapshot import Policy
@@ -60,13 +60,12 @@ CASE WHEN (SELECT EXISTS (SELECT FROM pauses)) THEN (
 
 CLAIM = f"""
 WITH asked AS MATERIALIZED (
-    SELECT * FROM unnest($1::date[], $2::uuid[], $3::smallint[], $4::text[], $5::text[])
-           AS r (day, id, slot, provider, session)
+    SELECT * FROM unnest($2::uuid[], $3::smallint[], $4::text[], $5::text[]) AS r (id, slot, provider, session)
 ), seen AS MATERIALIZED (
     SELECT m.day, m.id, m.next_slot, m.tenant_id, m.class, m.recipient, m.sender, m.application, m.route, m.provider,
            r.session, {DEADLINE} AS deadline_at, {_PAUSED} AS paused
       FROM asked r CROSS JOIN LATERAL (
-           SELECT * FROM messages n WHERE n.day = r.day AND n.id = r.id OFFSET 0) AS m
+           SELECT * FROM messages n WHERE n.day = $1::date AND n.id = r.id OFFSET 0) AS m
      WHERE m.next_slot = r.slot AND m.status = 'queued' AND m.provider = r.provider
 ), kept AS (
     INSERT INTO held (day, id, kind, tenant_id, name, held_at)
@@ -92,7 +91,7 @@ SELECT m.day, m.id, w.slot, w.session, m.tenant_id, m.class, m.recipient, m.send
        CASE WHEN m.segments > 1 AND m.next_slot > 0 THEN (
            SELECT a.parts FROM attempts a
             WHERE a.day = m.day AND a.id = m.id AND a.parts IS NOT NULL ORDER BY a.slot DESC LIMIT 1) END AS parts
-  FROM won w JOIN messages m ON m.day = w.day AND m.id = w.id
+  FROM won w CROSS JOIN LATERAL (SELECT * FROM messages n WHERE n.day = $1::date AND n.id = w.id OFFSET 0) AS m
 """  # noqa: S608 - constant text only
 
 # What of a batch was asked for and is not waiting for a future moment, but has run out of time.
@@ -159,17 +158,16 @@ async def claim(
     now_at: int,
     consent: ConsentRules = NO_RULES,
 ) -> list[asyncpg.Record]:
-    """Claims a batch in one statement; the rows of the winners hold all that building the PDUs needs.
+    """Claims a batch, one statement for each day; the rows of the winners hold all that building the PDUs needs.
 
     What is not returned is no longer this reference's to send: closed, canceled, rerouted, not yet due, overdue,
     kept in `held` because its application, route or provider is paused, or to somebody who may not be written to.
     """
     days, ids, slots, providers, sessions = columns_of(wanted)
-    if not ids:
-        return []
-    rows: list[asyncpg.Record] = await conn.fetch(
-        CLAIM, days, ids, slots, providers, sessions, owner_id, now_at, consent.stop_listed, consent.opt_in
-    )
+    rows: list[asyncpg.Record] = []
+    for day, span in day_spans(days):
+        columns = ids[span], slots[span], providers[span], sessions[span]
+        rows += await conn.fetch(CLAIM, day, *columns, owner_id, now_at, consent.stop_listed, consent.opt_in)
     return rows
 
 

@@ -32,7 +32,7 @@ _CANDIDATES_PER_ID: Final = 20
 _TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))"
 _DUE = """
 SELECT id, provider, carrier_id, own_reference, recipient, sender, state, received_at, submitted_at, done_at, tries,
-       day, message_id, slot, part
+       next_try_at, day, message_id, slot, part
 FROM receipts
 WHERE merged_at IS NULL AND next_try_at <= $1
 ORDER BY next_try_at, id
@@ -92,9 +92,13 @@ WHERE r.id = w.id
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What one batch came to. `finals`: (provider, ms from sent to the carrier's final word)."""
+    """What one batch came to. `finals`: (provider, ms from sent to the carrier's final word).
+
+    `due_at`: since when (UTC ms) the one that waited longest was to be looked at.
+    """
 
     looked_at: int = 0
+    due_at: int | None = None
     merged: int = 0
     unmatched: int = 0
     notices: int = 0
@@ -147,6 +151,7 @@ async def merge_batch(
         merged = [one for one in batch.found.values() if one.message_id in messages]
         return Merged(
             looked_at=len(batch.rows),
+            due_at=next(iter(batch.rows.values()))["next_try_at"],
             merged=len(merged),
             unmatched=len(batch.rows) - len(merged),
             notices=changes.notices,

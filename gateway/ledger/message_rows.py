@@ -1,7 +1,16 @@
-"""Message rows as decisions need them: which columns, and how a batch of them is locked."""
+"""Message rows as decisions need them: which columns, how a batch of them is locked, and day by day.
+
+`messages` has a partition per day. A claim names one day for its whole batch: told a day with each row the executor
+prepares every partition, and chooses one anew for each row: a fifth of the statement. Nearly every batch is of one day.
+Updates are told a day with each row all the same: joined by the id alone the planner, which knows nothing of a fresh
+day, takes the day for rare and reads all of it once per row.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from datetime import date
+from itertools import groupby
 from typing import Final
 
 # Every column of `messages` but the text, which no transition and no callback needs.
@@ -23,3 +32,12 @@ WITH m AS MATERIALIZED (
 )
 SELECT m.*, (SELECT t.name FROM tenants t WHERE t.id = m.tenant_id) AS tenant FROM m
 """  # noqa: S608 - constant columns only
+
+
+def day_spans(days: Sequence[date]) -> Iterator[tuple[date, slice]]:
+    """The places in a batch that share a day, run by run."""
+    begin = 0
+    for day, run in groupby(days):
+        end = begin + sum(1 for _ in run)
+        yield day, slice(begin, end)
+        begin = end

@@ -23,8 +23,9 @@ _JOIN_BACK_MS: Final = 3_600_000
 _BUSY_S: Final = 0.5
 # Receipts that come one by one share a transaction: a little patience, well below what a tenant notices.
 # Half of what costs is per transaction; and one that comes shortly before its carrier id is looked at once, not twice.
-_GATHER_S: Final = 0.05
+_GATHER_S: Final = 0.1
 _COMMAND_S: Final = 30.0
+_LAG: Final = metrics.sweep_lag_seconds.labels("receipts_unmerged")
 
 log = get(__name__)
 
@@ -65,27 +66,29 @@ class Merger:
                     conn.terminate()
 
     async def _serve(self, conn: asyncpg.Connection[Any]) -> None:
+        told = True  # who was told of new receipts looks at them, and asks only afterwards when the next one is due
         while True:
             self._woken.clear()
             if self._rt.stopping.is_set():
                 return
             await self._join_late(conn)
-            wait_s = await self._until_next(conn)
-            if wait_s > 0:
-                await self._sleep(wait_s)
+            if not told and (wait_s := await self._until_next(conn)) > 0:
+                told = await self._sleep(wait_s)
                 continue
             outcome = await merge_batch(conn, self._rt.policies.current, self._rt.clock.now_at())
             self._measure(outcome)
             if outcome.busy:
                 await self._sleep(_BUSY_S)
+                told = False
             elif outcome.looked_at < BATCH:
                 await asyncio.sleep(_GATHER_S)
+                told = self._woken.is_set()
 
     async def _until_next(self, conn: asyncpg.Connection[Any]) -> float:
         """Seconds until a receipt is to be looked at, 0 where one is."""
         next_at = await next_look_at(conn)
         rest_ms = _IDLE_S * 1000 if next_at is None else next_at - self._rt.clock.now_at()
-        metrics.sweep_lag_seconds.labels("receipts_unmerged").set(max(0.0, -rest_ms / 1000))
+        _LAG.set(max(0.0, -rest_ms / 1000))
         return min(_IDLE_S, max(0.0, rest_ms / 1000))
 
     async def _join_late(self, conn: asyncpg.Connection[Any]) -> None:
@@ -97,20 +100,23 @@ class Merger:
         now_at = self._rt.clock.now_at()
         await wake_waiting(conn, now_at, now_at - _JOIN_BACK_MS)
 
-    async def _sleep(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> bool:
+        """Whether new receipts were told of before the time was over."""
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
         except TimeoutError:
-            return
+            return False
         await asyncio.sleep(_GATHER_S)
+        return True
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._rt.stopping.wait()
 
-    @staticmethod
-    def _measure(outcome: Merged) -> None:
+    def _measure(self, outcome: Merged) -> None:
+        if outcome.due_at is not None:
+            _LAG.set(max(0.0, (self._rt.clock.now_at() - outcome.due_at) / 1000))
         for provider, delay_ms in outcome.finals:
             metrics.receipt_delay_seconds.labels(provider).observe(delay_ms / 1000)
