@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gateway.admission import strict_json
 from gateway.api.exchange import hang_up
 
 PROBLEM = "application/problem+json"
@@ -35,9 +36,10 @@ def problem(status: int, code: str, title: str, **members: Any) -> Response:
 
 
 def json_object(request: Request) -> dict[str, Any] | None:
-    """The body that `read_body` kept, as a JSON object; None where it is none."""
+    """The body that `read_body` kept, as a JSON object of one meaning; None where it is none."""
     try:
-        content = orjson.loads(request.state.body)
-    except orjson.JSONDecodeError:
+        orjson.loads(request.state.body)  # no lone surrogates: nothing here could store them
+        content = strict_json.parse(bytes(request.state.body))
+    except (orjson.JSONDecodeError, strict_json.Malformed):
         return None
     return content if isinstance(content, dict) else None

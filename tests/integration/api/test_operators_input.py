@@ -55,6 +55,14 @@ WRONG: list[tuple[str, str, Any, int]] = [
             {"tenant": "acme", "expires_at": 1.5},
             {"tenant": "acme", "admin": True},
             [],
+            b'{"tenant":"nobody","tenant":"acme"}',
+            b'{"tenant":"acme","expires_at":NaN}',
+            b'{"tenant":"acme","expires_at":1e400}',
+            b'{"tenant":"\\ud800"}',
+            b'{"tenant":"acme","scopes":' + b"[" * 30_000,
+            b'{"tenant":"acme"}x',
+            "\ufeff{}".encode(),
+            b"",
         )
     ),
 ]
@@ -67,7 +75,7 @@ async def ask(gateway: Gateway) -> AsyncIterator[Any]:
     base = f"http://127.0.0.1:{listener.getsockname()[1]}/admin/"
 
     async def asked(method: str, path: str, body: Any = None) -> tuple[int, str, bytes]:
-        data = None if body is None else json.dumps(body).encode()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Authorization": "Bearer operator"}
         async with gateway.session.request(method, URL(base + path, encoded=True), data=data, headers=headers) as reply:
             return reply.status, reply.headers.get("content-type", ""), await reply.read()
