@@ -13,6 +13,7 @@ from phonenumbers import COUNTRY_CODE_TO_REGION_CODE, PhoneMetadata
 
 _DROPPED = str.maketrans("", "", " .-()[]")
 _INTERNATIONAL = re.compile(r"\+[1-9][0-9]{6,14}")  # E.164: at most 15 digits
+_TRUNK_ZERO = re.compile(r"[(\[] *0 *[)\]]")  # `+44 (0) 7700 900123`: dialled only inside the country
 _NON_GEOGRAPHIC = "001"
 
 
@@ -24,6 +25,8 @@ def bare(text: str) -> str:
 def normalise(text: str, *, accept_00_prefix: bool = False) -> str | None:
     """The number as `+` and digits, or None where it is not a possible E.164 number."""
     number = bare(text)
+    if _TRUNK_ZERO.search(text):
+        return None
     if accept_00_prefix and number.startswith("00"):
         number = "+" + number[2:]
     if _INTERNATIONAL.fullmatch(number) is None:
@@ -34,6 +37,8 @@ def normalise(text: str, *, accept_00_prefix: bool = False) -> str | None:
 def fault_of(text: str) -> str:
     """What is wrong with a number that `normalise` did not take, and what to write instead; holds nothing of it."""
     number = bare(text)
+    if _TRUNK_ZERO.search(text):
+        return "must not have the (0) that is dialled only inside its country: leave it out"
     if re.fullmatch(r"00[1-9][0-9]{6,14}", number):
         return "must begin with + and the country code, not with 00 (the policy's accept_00_prefix would allow it)"
     if re.fullmatch(r"[0-9]{4,15}", number):

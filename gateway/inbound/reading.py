@@ -20,9 +20,11 @@ from smpp.protocol.errors import ProtocolError
 from smpp.protocol.pdu import DataSm, DeliverSm
 from smpp.text.gsm import NO_SHIFT
 from smpp.text.reading import Concatenation, decode, split_header
+from smpp.text.segmentation import PARTS_MAX
 
 _PAYLOAD: Final = 0x0424
 _SAR_REFERENCE, _SAR_TOTAL, _SAR_NUMBER = 0x020C, 0x020E, 0x020F
+_SAR_OCTETS_MAX: Final = 4
 _HEADER_OCTETS: Final = 16
 # Networks of Mexico still write the mark of mobile numbers that was given up in 2019; no message can be sent to it.
 _MEXICAN_MOBILE: Final = re.compile(r"(?:00)?521(\d{10})", re.ASCII)
@@ -100,10 +102,12 @@ def join_key(sender: str, recipient: str, place: Concatenation) -> bytes:
 
 
 def _by_sar(pdu: DeliverSm | DataSm) -> Concatenation | None:
-    """Parting by optional parameters (SMPP 3.4, 5.3.2.22 to 5.3.2.24); a wrong length or number counts as none."""
-    reference, total, number = pdu.tlv(_SAR_REFERENCE), pdu.tlv(_SAR_TOTAL), pdu.tlv(_SAR_NUMBER)
-    if reference is None or total is None or number is None:
+    """Parting by optional parameters (SMPP 3.4, 5.3.2.22 to 5.3.2.24); a wrong number counts as none.
+
+    Carriers write the reference in one octet, and total and number in two: what counts is the number.
+    """
+    written = (pdu.tlv(_SAR_REFERENCE), pdu.tlv(_SAR_TOTAL), pdu.tlv(_SAR_NUMBER))
+    if not all(value and len(value) <= _SAR_OCTETS_MAX for value in written):
         return None
-    if len(reference) != 2 or len(total) != 1 or len(number) != 1 or not 1 <= number[0] <= total[0]:
-        return None
-    return Concatenation(int.from_bytes(reference, "big"), total[0], number[0])
+    reference, total, number = (int.from_bytes(value or b"", "big") for value in written)
+    return Concatenation(reference, total, number) if 1 <= number <= total <= PARTS_MAX else None

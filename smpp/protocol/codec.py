@@ -13,7 +13,7 @@ from typing import Any, Final
 from smpp.protocol import commands as c
 from smpp.protocol import errors as e
 from smpp.protocol.errors import Blame, PduInvalid, ProtocolError
-from smpp.protocol.pdu import INTEGER, TYPES, DeliverSm, Pdu, ShortMessage, SubmitSm, Tlvs, Unknown
+from smpp.protocol.pdu import INTEGER, TYPES, DataSm, DeliverSm, Pdu, ShortMessage, SubmitSm, Tlvs, Unknown
 
 ADDRESS_OCTETS_MAX: Final = 20
 
@@ -181,10 +181,10 @@ def decode(octets: bytes) -> Pdu:
                 pdu = _decode_layout(kind, octets, size, command_status)
     except _Fault as fault:
         refusal = ProtocolError(fault.reason, fault.status, Blame(command_id, sequence_number))
-        if fault.response is not None:
-            fault.response.command_status = command_status
-            fault.response.sequence_number = sequence_number
-            refusal.response = fault.response
+        if fault.readable is not None:
+            fault.readable.command_status = command_status
+            fault.readable.sequence_number = sequence_number
+            refusal.readable = fault.readable
         raise refusal from None
     pdu.command_status = command_status
     pdu.sequence_number = sequence_number
@@ -196,7 +196,7 @@ class _Fault(Exception):
         super().__init__(reason)
         self.reason = reason
         self.status = status
-        self.response: Pdu | None = None
+        self.readable: Pdu | None = None
 
 
 def _decode_layout(kind: type[Pdu], octets: bytes, size: int, command_status: int) -> Pdu:
@@ -206,6 +206,7 @@ def _decode_layout(kind: type[Pdu], octets: bytes, size: int, command_status: in
     if size == _SIZE and answer:
         return kind()
     fields: dict[str, Any] = {}
+    tlvs: list[tuple[int, bytes]] = []
     try:
         at = _SIZE
         for name, limit, status in kind.LAYOUT:
@@ -222,12 +223,14 @@ def _decode_layout(kind: type[Pdu], octets: bytes, size: int, command_status: in
                     raise _unterminated(name, at + limit, size, status)
                 fields[name] = octets[at:end].decode(_CHARSET)
                 at = end + 1
-        return kind(tlvs=_decode_tlvs(octets, at, size), **fields)
+        return kind(tlvs=_decode_tlvs(octets, at, size, tlvs), **fields)
     except _Fault as fault:
+        if tlvs and issubclass(kind, DataSm):
+            fault.readable = kind(tlvs=tuple(tlvs), **fields)
         if answer and command_status:
             return kind()
         if answer:
-            fault.response = kind(**fields)
+            fault.readable = kind(**fields)
         raise
 
 
@@ -282,8 +285,19 @@ def _decode_short_message(pdu: ShortMessage, octets: bytes, size: int) -> ShortM
         raise _Fault("sm_length: over the limit", e.RINVMSGLEN)
     pdu.short_message = octets[at:end]
     if end < size:
-        pdu.tlvs = _decode_tlvs(octets, end, size)
+        _read_tlvs(pdu, octets, end, size)
     return pdu
+
+
+def _read_tlvs(pdu: ShortMessage, octets: bytes, at: int, size: int) -> None:
+    tlvs: list[tuple[int, bytes]] = []
+    try:
+        pdu.tlvs = _decode_tlvs(octets, at, size, tlvs)
+    except _Fault as fault:
+        pdu.tlvs = tuple(tlvs)
+        if isinstance(pdu, DeliverSm) and (pdu.short_message or tlvs):
+            fault.readable = pdu
+        raise
 
 
 def _unterminated(name: str, limit_at: int, size: int, status: int) -> _Fault:
@@ -292,10 +306,11 @@ def _unterminated(name: str, limit_at: int, size: int, status: int) -> _Fault:
     return _Fault(f"{name}: longer than the field", status)
 
 
-def _decode_tlvs(octets: bytes, at: int, size: int) -> Tlvs:
+def _decode_tlvs(octets: bytes, at: int, size: int, tlvs: list[tuple[int, bytes]] | None = None) -> Tlvs:
+    """`tlvs` takes those in front of one that cannot be read."""
     if at == size:
         return ()
-    tlvs: list[tuple[int, bytes]] = []
+    tlvs = [] if tlvs is None else tlvs
     while size - at >= _TLV.size:
         if len(tlvs) == TLVS_MAX:
             raise _Fault("tlv: too many", e.RINVOPTPARSTREAM)

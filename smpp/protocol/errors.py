@@ -46,8 +46,9 @@ class ProtocolError(Exception):
     """The peer sent something that is not SMPP.
 
     `command_status` is what to answer. `fatal` means that the byte stream itself can no longer be trusted, so the
-    link has to close after the answer; otherwise the fault is inside one well-framed PDU. `response` is a response
-    with what could be read of it: its header alone answers a request.
+    link has to close after the answer; otherwise the fault is inside one well-framed PDU. `readable` is what
+    could be read of a response, whose header alone answers a request, or of a deliver_sm or data_sm whose fault is in
+    its optional parameters, without the broken ones.
     """
 
     def __init__(self, reason: str, command_status: int, blame: Blame | None = None, *, fatal: bool = False) -> None:
@@ -58,7 +59,7 @@ class ProtocolError(Exception):
         self.command_id = blame.command_id
         self.sequence_number = blame.sequence_number
         self.fatal = fatal
-        self.response: object = None
+        self.readable: object = None
 
 
 class PduInvalid(ValueError):

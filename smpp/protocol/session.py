@@ -25,7 +25,7 @@ from smpp.protocol.codec import decode, encode, encode_bare
 from smpp.protocol.errors import NotPermitted, PduInvalid, ProtocolError
 from smpp.protocol.events import Answered, Ended, Event, PeerUnbound, Requested, TimedOut
 from smpp.protocol.framer import Framer
-from smpp.protocol.pdu import TYPES, EnquireLink, GenericNack, Pdu, Unbind, Unknown
+from smpp.protocol.pdu import TYPES, DataSm, DeliverSm, EnquireLink, GenericNack, Pdu, Unbind, Unknown
 from smpp.protocol.settings import SessionSettings
 from smpp.protocol.states import BOUND, PERMITTED, TRANSITIONS, Side, State, Step, permitted
 from smpp.protocol.timers import Timers, Verdict
@@ -284,7 +284,7 @@ class Session:
         try:
             pdu = decode(octets)
         except ProtocolError as fault:
-            self._refuse_malformed(fault, events)
+            self._refuse_malformed(fault, now_mono, events)
             return
         if isinstance(pdu, Unknown):
             if c.is_response(pdu.command_id):
@@ -297,11 +297,15 @@ class Session:
         else:
             self._read_request(pdu, now_mono, events)
 
-    def _refuse_malformed(self, fault: ProtocolError, events: list[Event]) -> None:
+    def _refuse_malformed(self, fault: ProtocolError, now_mono: float, events: list[Event]) -> None:
         self.counts["malformed"] += 1
-        if isinstance(fault.response, Pdu):
+        readable = fault.readable
+        if isinstance(readable, (DeliverSm, DataSm)):
+            # A receipt says all in its text; refused for a broken parameter behind it, it would never come again whole.
+            self._read_request(readable, now_mono, events)
+        elif isinstance(readable, Pdu):
             # Its header tells whether the request was taken; an id that cannot be read does not undo that.
-            self._read_response(fault.response, events)
+            self._read_response(readable, events)
         elif fault.command_id not in c.UNANSWERED:
             self._queue(encode_bare(c.response_of(fault.command_id), fault.command_status, fault.sequence_number))
 

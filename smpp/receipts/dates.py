@@ -21,6 +21,7 @@ _AUTO = {
     12: ("yymmddhhmmss", "yyyymmddhhmm"),
     14: ("yyyymmddhhmmss",),
 }
+_WITH_MILLISECONDS = (15, 17)  # what the forms of 12 and 14 digits come to with a fraction behind them
 # ISO 8601, also with slashes, dots or a blank, with or without a zone; a fraction of a second is dropped
 _WRITTEN = re.compile(
     r"(\d{4}|\d\d)([-/.])(\d\d)\2(\d\d)[T ]*(\d\d):(\d\d)(?::(\d\d)(?:[.,]\d+)?)? ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?", re.I
@@ -59,6 +60,8 @@ def _readings(text: str, dates: str, timezone: str) -> tuple[tuple[int, ...], in
         return _spelled(text, timezone) if text.isascii() else (), None
     if dates == "epoch":
         return _known(_epoch(text)), None
+    if dates == "auto" and len(text) in _WITH_MILLISECONDS:
+        text = text[:-3]
     names = _AUTO.get(len(text), ()) if dates == "auto" else (dates,)
     found = tuple(at for name in names if (at := _local(text, name, timezone)) is not None)
     return found, _epoch(text) if dates == "auto" else None

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from smpp.receipts.states import BY_WORD
+
 _KEY = re.compile(
     r"(?:^|(?<=[\s,;|]))"
     r"(id|sub|dlvrd|(?:submit|done)[ _]?(?:date|time)|stat(?:us)?|err(?:or)?(?:[ _]?code)?|text)[ \t]*:[ \t]*",
@@ -44,6 +46,7 @@ _WHOLE = re.compile(
 )
 _USUAL_NAMES = ("id", "sub", "dlvrd", "submit date", "done date", "stat", "err")
 _PUNCTUATION = " ,;|&\"'{}"
+_BEFORE_STATE = ("done date", "submit date", "dlvrd", "sub")
 _NAMES = {
     "submitdate": "submit date",
     "submittime": "submit date",
@@ -114,7 +117,18 @@ def _fields_by(keys: re.Pattern[str], content: str) -> dict[str, str]:
         value = _value(written, name)
         if value.lower() not in _ABSENT:
             found[name] = value[:_LENGTH_MAX]
+    if "stat" not in found:
+        _take_unnamed_state(found)
     return found
+
+
+def _take_unnamed_state(found: dict[str, str]) -> None:
+    """A state without its name ends the field in front of it: `done date:2401010102 DELIVRD err:000`."""
+    for name in _BEFORE_STATE:
+        value, _, word = found.get(name, "").rpartition(" ")
+        if value and word.upper() in BY_WORD:
+            found[name], found["stat"] = value.rstrip(_PUNCTUATION), word
+            return
 
 
 def _value(written: str, name: str) -> str:

@@ -17,7 +17,7 @@ _BETWEEN_GROUPS = re.compile(r"[^0-9A-Za-z]+")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _DECIMAL = re.compile(r"\+?[0-9]+")
 _NEGATIVE = re.compile(r"-[1-9][0-9]{0,18}")
-_AROUND = " \x00\t\r\n\"',;|&{}"  # what carriers leave around an id, as the fields of a receipt lose it
+_AROUND = " \x00\t\r\n\"',;|&{}[]()<>"  # what carriers leave around an id, as the fields of a receipt lose it
 _WIDENED = (1 << 64) - (1 << 32)  # what a negative number of 32 bits gains where it is written in 64
 _NUMBER_LENGTH_MAX = 64  # an id in an SMPP C-octet string is at most 65 octets with its NUL
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from smpp.receipts.dates import read_date
 from smpp.receipts.fields import is_whole, printable, read_fields
-from smpp.receipts.states import BY_NUMBER, FINAL, state_of_text
+from smpp.receipts.states import BY_NUMBER, BY_WORD, FINAL, state_of_text
 from smpp.text import gsm
 from smpp.text.reading import split_header
 
@@ -25,6 +25,7 @@ _TYPE_BITS = 0x1C
 _TYPE_RECEIPT = 0x04
 _INTERMEDIATE = 0x20  # whatever the type bits beside it say (5.2.12)
 _STATE_OCTETS_MAX = 4
+_CODE_DIGITS_MAX = 8
 _CONTENT_OCTETS_MAX = 2048  # a receipt's text is a message at most, in UTF-16 twice that; the rest of a payload is junk
 
 
@@ -145,6 +146,9 @@ def _state(tlvs: dict[int, bytes], fields: dict[str, str]) -> tuple[str | None, 
     """The TLV is authoritative; one that names no state leaves it to the text."""
     word = fields.get("stat")
     octets = tlvs.get(TAG_MESSAGE_STATE, b"")
+    spelled = _c_octets(octets).strip()
+    if len(octets) > 1 and spelled.upper() in BY_WORD:
+        return BY_WORD[spelled.upper()], word or spelled  # some write the word of the text here too
     number = _state_number(octets) if 1 <= len(octets) <= _STATE_OCTETS_MAX else None
     if number is not None and (word is None or 1 <= number <= max(BY_NUMBER)):
         return BY_NUMBER.get(number, "unknown"), word or str(number)
@@ -154,9 +158,9 @@ def _state(tlvs: dict[int, bytes], fields: dict[str, str]) -> tuple[str | None, 
 
 
 def _state_number(octets: bytes) -> int:
-    """One octet by the spec (5.3.2.35). Carriers also write wider numbers, a NUL behind it, or a digit of ASCII."""
+    """One octet by the spec (5.3.2.35). Carriers also write wider numbers, a NUL behind it, or digits of ASCII."""
     bare = octets.strip(b"\0")
-    if len(bare) == 1 and bare.isdigit():
+    if bare.isdigit():
         return int(bare)
     return int.from_bytes(bare, "big")
 
@@ -179,4 +183,11 @@ def _c_octets(value: bytes) -> str:
 
 
 def _network_error(value: bytes) -> tuple[int, int] | None:
+    """An octet of the network's type and two of its code (5.3.2.31); carriers also end it with a NUL, or write the code
+    alone in digits of ASCII, which no type is (the type is 0 then)."""
+    digits = value.rstrip(b"\0")
+    if len(digits) <= _CODE_DIGITS_MAX and digits.isdigit():
+        return 0, int(digits)
+    if len(value) == 4 and value[3] == 0:
+        value = value[:3]
     return (value[0], int.from_bytes(value[1:], "big")) if len(value) == 3 else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # message_state of the TLV; 0 and 9 are SMPP 5.0's.
 BY_NUMBER = {
     0: "enroute",
@@ -19,19 +21,19 @@ BY_NUMBER = {
 FINAL = frozenset({"delivered", "undeliverable", "expired", "deleted", "rejected"})
 
 _WORDS = {
-    "enroute": "ENROUTE ENRT SCHEDULED SCHEDUL BUFFRED BUFFERED BUFFERD QUEUED PENDING RETRY RETRYING TRANSIT INTRANSIT"
-    " SENT SUBMITTED SUBMITD SUBMITED INPROGRESS PROGRESS DELIVEREDTOSMSC DELIVEREDTONETWORK DELIVEREDTOOPERATOR"
-    " MESSAGEWAITING DEFERRED DEFERED DELAYED",
+    "enroute": "ENROUTE ENRT SCHEDULED SCHEDUL SCHEDLD BUFFRED BUFFERED BUFFERD QUEUED PENDING RETRY RETRYING"
+    " TRANSIT INTRANSIT SENT SUBMITTED SUBMITD SUBMITED INPROGRESS PROGRESS DELIVEREDTOSMSC DELIVEREDTONETWORK"
+    " DELIVEREDTOOPERATOR MESSAGEWAITING STAGED DEFERRED DEFERED DELAYED",
     "delivered": "DELIVRD DELIVERED DELIVERD DELIVERE DELIVRED DELIVR DELIV DELVRD DELIVD DLVRD DELVD DLVD"
     " SUCCESS SUCCESSFUL READ SEEN DELIVEREDTOTERMINAL DELIVEREDTOHANDSET DELIVEREDTOPHONE DELIVEREDTODEVICE",
     "expired": "EXPIRED EXPIRD EXPIRE EXPRD EXPD TIMEOUT TIMEDOUT",
-    "deleted": "DELETED DELETD DELETE DELTD CANCELED CANCELLED CANCELD",
+    "deleted": "DELETED DELETD DELETE DELTD CANCELED CANCELLED CANCELD CANCEL",
     "undeliverable": "UNDELIV UNDELIVERABLE UNDELIVERED UNDELIVRD UNDELIVERD UNDELVRD UNDLVRD UNDELVD UNDLV UNDL FAILED"
     " FAIL FAILD FAILURE NOTDELIVERED NOTDELIVRD DELIVERYFAILED DELIVERYFAILURE"
-    " DELIVERYIMPOSSIBLE",
+    " DELIVERYIMPOSSIBLE NONDELIVERED NONDELIVRD NONDELIVERY SYSERR NOCRED NOCREDIT NOCREDITS NOROUTE NOTSENT",
     "accepted": "ACCEPTD ACCEPTED ACCEPT ACCPTD ACCEPTE ACK ACKED",
     "unknown": "UNKNOWN UNKNOWNSTATE UNKNWN UNKNOWNST DELIVERYUNCERTAIN",
-    "rejected": "REJECTD REJECTED REJECT REJCTD REJTD REJD NACK NACKED BLOCKED BARRED",
+    "rejected": "REJECTD REJECTED REJECT REJCTD REJTD REJD NACK NACKED BLOCKED BARRED BLIST BLACKLIST BLACKLISTED",
     "skipped": "SKIPPED SKIPD SKIPPD",
 }
 # A carrier's spelling of its own; none for delivered, for a guess must never close a message as arrived.
@@ -47,6 +49,7 @@ _BEGINNINGS = {
     "SKIP": "skipped",
 }
 _SIGNS = str.maketrans("", "", " _-.")
+_BETWEEN = re.compile(r"[\s,;:/|]")  # the state and what a carrier adds to it, such as `DELIVRD/000`
 BY_WORD = {word: state for state, words in _WORDS.items() for word in words.split()}
 
 
@@ -55,7 +58,7 @@ def state_of_text(text: str) -> str:
     usual = BY_WORD.get(text.upper())
     if usual is not None:
         return usual
-    whole, first = text.translate(_SIGNS).upper(), text.split(maxsplit=1)[0].translate(_SIGNS).upper()
+    whole, first = text.translate(_SIGNS).upper(), _BETWEEN.split(text.strip(), 1)[0].translate(_SIGNS).upper()
     known = BY_WORD.get(whole) or BY_WORD.get(first)
     if known is not None:
         return known

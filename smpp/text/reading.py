@@ -80,6 +80,9 @@ def _content(header: bytes, body: bytes) -> Content:
         elif element == _ELEMENT_LOCKING_SHIFT and size == 1:
             locking = value[0]
         at += 2 + size
+    if at == len(header) - 1 and (header[at] or len(body) % 2):
+        # The sender counted the length octet too: what seems left of the header is the first octet of the text.
+        body = header[at:] + body
     return Content(body, concatenation, Shift(single, locking) if single or locking else NO_SHIFT)
 
 

@@ -21,6 +21,9 @@ from gateway.admission import numbering, senders
         ("447700900123", None),
         ("00447700900123", None),
         ("+44(0)7700900123", None),  # the national 0 is not part of the number
+        ("+49 (0)151 12345678", None),  # as long as a number may be, and another one with it
+        ("+49 [ 0 ] 151 12345678", None),
+        ("+49 (0151) 2345678", "+4901512345678"),
         ("+4477009", None),
         ("+1234567890123456", None),
         ("+0447700900123", None),
@@ -94,6 +97,8 @@ def test_senders(text: str, sender: str | None, kind: str) -> None:
         ("+447700900123,+447700900124", "must be one number"),
         ("+4477009OO123", "must be one number"),
         ("call me", "must be one number"),
+        ("+49 (0)151 12345678", "leave it out"),
+        ("+44 (0) 7700 900123", "leave it out"),
         ("+999123456789", "no known country code"),
         ("+4477009001234", "too few or too many digits"),
     ],

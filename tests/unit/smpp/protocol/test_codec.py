@@ -231,10 +231,10 @@ def test_good_answer_that_cannot_be_read_tells_what_it_could() -> None:
     with pytest.raises(ProtocolError) as caught:
         decode(HEADER.pack(19, 0x80000004, 0, 5) + b"abc")
     assert not caught.value.fatal
-    assert caught.value.response == SubmitSmResp("abc", sequence_number=5)
+    assert caught.value.readable == SubmitSmResp("abc", sequence_number=5)
     with pytest.raises(ProtocolError) as caught:
         decode(_with_body(b"77\0" + b"261130\0", 0x80000003))
-    assert caught.value.response == QuerySmResp("77", "261130", sequence_number=7)
+    assert caught.value.readable == QuerySmResp("77", "261130", sequence_number=7)
 
 
 @pytest.mark.parametrize(

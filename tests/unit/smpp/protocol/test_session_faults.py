@@ -96,6 +96,19 @@ def test_a_body_where_there_is_none_is_refused_and_the_link_stays() -> None:
     assert session.bound
 
 
+def test_a_delivery_is_not_refused_for_a_broken_parameter_behind_its_text() -> None:
+    session = bound()
+    octets = (
+        encode(DeliverSm(short_message=b"id:7 stat:DELIVRD", esm_class=4, sequence_number=9)) + b"\x04\x27\x00\x05\2"
+    )
+    (requested,) = session.receive(len(octets).to_bytes(4, "big") + octets[4:], 0.0)
+    assert isinstance(requested, Requested) and isinstance(requested.pdu, DeliverSm)
+    assert (requested.pdu.short_message, requested.pdu.tlvs) == (b"id:7 stat:DELIVRD", ())
+    session.answer(requested.pdu)
+    assert session.take(0.0) == HEADER.pack(17, c.response_of(c.DELIVER_SM), 0, 9) + b"\0"
+    assert session.bound and session.counts["malformed"] == 1
+
+
 # -- sequence numbers --------------------------------------------------------------------------------------------------
 
 

@@ -176,6 +176,17 @@ def test_header_that_lies_is_text() -> None:
     assert split_header(b"\x03\x00\x03\x01ab", 0x40).concatenation is None
 
 
+@pytest.mark.parametrize("header", [b"\x05\x00\x03\xf3\x02\x02", b"\x06\x08\x04\x01\xf3\x02\x02"])
+@pytest.mark.parametrize(("text", "coding"), [("\u0631\u0645 \u0634", 8), ("a letter", 8), ("Hello", 0)])
+def test_a_header_that_counts_its_own_length_octet_takes_none_of_the_text(
+    header: bytes, text: str, coding: int
+) -> None:
+    octets = text.encode("utf-16-be" if coding == 8 else "ascii")
+    right = split_header(header + octets, 0x40)
+    assert right.concatenation is not None and right.body == octets
+    assert split_header(bytes((header[0] + 1,)) + header[1:] + octets, 0x40) == right
+
+
 @pytest.mark.parametrize(
     ("octets", "coding", "expected"),
     [
