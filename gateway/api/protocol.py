@@ -179,19 +179,18 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """A piece of the target."""
-        self._count(len(url))
+        self._field_octets += len(url)
+        if self._field_octets > HEADERS_MAX:
+            raise _TooLarge
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header. What comes after the body is none (RFC 9110, section 6.5.1): no proxy has looked at it."""
-        self._count(len(name) + len(value) + 4)
-        if self._in_headers:
-            super().on_header(name, value)
-
-    def _count(self, octets: int) -> None:
-        self._field_octets += octets
+        self._field_octets += len(name) + len(value) + 4
         if self._field_octets > HEADERS_MAX:
             raise _TooLarge
+        if self._in_headers:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """The application may start; it goes by the same deadline."""
