@@ -88,6 +88,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "estimate",
         "v.ok = not v.hard and not v.silent and v.wait <= ask.limit and v.age <= ask.limit",
         "v.ok, v.wait = true, 0",
+        4_000,
     ),
     "drain-never-learned": Mutation(
         "the measured drain moves a thousand times too slowly",
@@ -96,6 +97,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "records",
         "local DRAIN_MS = 2000",
         "local DRAIN_MS = 2000000",
+        4_400,
     ),
     "no-waiting-line": Mutation(
         "Retry-After is what is over the limit, without the others that wait at the door",
@@ -104,6 +106,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "admit",
         "min(base + (own - q.passed) * 1000 / q.rate,",
         "min(base,",
+        1_500,
     ),
     "retries-not-capped": Mutation(
         "the retry share lets everything through",
@@ -162,6 +165,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "estimate",
         "local SILENT_MIN_MS = 1000",
         "local SILENT_MIN_MS = 1e12",
+        5_000,
     ),
     "reload-fills-buckets": Mutation(
         "a reload gives every limit its whole burst again",
