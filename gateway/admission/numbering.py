@@ -39,6 +39,10 @@ def fault_of(text: str) -> str:
     number = bare(text)
     if _TRUNK_ZERO.search(text):
         return "must not have the (0) that is dialled only inside its country: leave it out"
+    foreign = next((char for char in number if not char.isascii()), None)
+    if foreign is not None:
+        named = "digits of another script" if foreign.isdigit() else f"a sign outside ASCII (U+{ord(foreign):04X})"
+        return f"has {named}, which may not show: write + and the digits 0 to 9"
     if re.fullmatch(r"00[1-9][0-9]{6,14}", number):
         return "must begin with + and the country code, not with 00 (the policy's accept_00_prefix would allow it)"
     if re.fullmatch(r"[0-9]{4,15}", number):
