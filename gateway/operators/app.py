@@ -12,7 +12,7 @@ import orjson
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway import logs
@@ -76,7 +76,8 @@ def build_app(desk: Desk) -> Starlette:
         Route("/metrics", metrics),
         Route("/healthz", healthz),
         Route("/readyz", readyz),
-        Mount("/admin", routes=admin_routes(desk)),
+        # A path with a slash at its end is another one: a redirect would send a body, and a key, to where Host says.
+        Mount("/admin", app=Router(routes=admin_routes(desk), redirect_slashes=False)),
         *console_routes(desk),
     ]
     away = (OSError, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError, asyncpg.InterfaceError)

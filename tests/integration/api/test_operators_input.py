@@ -34,6 +34,8 @@ WRONG: list[tuple[str, str, Any, int]] = [
     ("GET", "numbers/%00", None, 422),
     ("DELETE", "numbers/nobody", None, 422),
     ("GET", "messages/%00/explain", None, 404),
+    ("GET", "policy/", None, 404),
+    ("POST", "tenants/", {"name": "x"}, 404),
     ("DELETE", "keys/%00", None, 422),
     ("DELETE", "keys/0123456789ab", None, 404),
     ("POST", "messages", {"tenant": "\0"}, 422),
