@@ -135,13 +135,19 @@ class Front:
         """Puts the body into the scope, or tells why it is not taken."""
         length: bytes | None = None
         chunked = False
+        hosts = 0
         for name, value in scope["headers"]:
-            if name == b"content-length":
+            if name == b"host":
+                hosts += 1
+            elif name == b"content-length":
                 length = value
             elif name == b"transfer-encoding":
                 chunked = True
             elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
                 return problem_answer(Problem("request.encoding", "Send the body without Content-Encoding."))
+        if hosts > 1 or (not hosts and scope["http_version"] == "1.1"):
+            # Whoever else reads the request may take it for another one (RFC 9112, section 3.2).
+            return _closing(problem_answer(Problem("request.malformed", "Send one Host header.")))
         if scope["method"] in _BODILESS and not chunked and length in (None, b"0"):
             return None
         limit = self._bodies.larger.get(scope["path"], self._bodies.usual)

@@ -85,3 +85,11 @@ async def test_trailers_are_no_headers_and_both_are_bounded(gateway: Gateway) ->
         )
         assert await statuses(gateway, request(gateway, much), answers=1) in ([400], [])  # in one piece
         assert await statuses(gateway, request(gateway, less), answers=1) == [202]
+
+
+async def test_a_request_names_one_host(gateway: Gateway) -> None:
+    """RFC 9112, section 3.2: HTTP/1.1 without Host, or with two, is refused and closes; HTTP/1.0 knew none."""
+    good = request(gateway)
+    assert await statuses(gateway, good.replace(b"Host: x\r\n", b""), request(gateway), answers=2) == [400]
+    assert await statuses(gateway, good.replace(b"Host: x\r\n", b"Host: x\r\nHost: y\r\n"), answers=2) == [400]
+    assert await statuses(gateway, good.replace(b"Host: x\r\n", b"").replace(b"/1.1", b"/1.0"), answers=1) == [202]
