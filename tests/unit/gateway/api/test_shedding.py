@@ -40,9 +40,10 @@ def request_of(name: str | None) -> tuple[dict[str, Any], bytes]:
     body = b"" if name is None else json.dumps({"class": name}).encode()
     scope = {
         "type": "http",
+        "http_version": "1.1",
         "method": "GET" if name is None else "POST",
         "path": "/v1/usage" if name is None else "/v1/messages",
-        "headers": [(b"content-length", str(len(body)).encode())],
+        "headers": [(b"host", b"x"), (b"content-length", str(len(body)).encode())],
     }
     return scope, body
 
