@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from gateway.admission.clocks import Clocks, set_clocks
 from gateway.admission.decisions import decide
 from gateway.admission.fields import ALONE, MessageRequest
 from gateway.admission.judgement import Allowed, Moment, judge
 from gateway.admission.problems import Problem
-from gateway.admission.rows import Admitted
 from gateway.admission.verdicts import ask_of
 from gateway.policy.rules.snapshot import Policy
 from scheduler.core.asks import Ask, Verdict
@@ -28,20 +26,6 @@ _PEPPER = b"simulation"
 ASKS_MAX = 500  # of one call, as the product's door has it
 
 
-class Refusal(NamedTuple):
-    """What a client was told, but for when to come again."""
-
-    code: str
-    kind: str
-    name: str
-    cause: str
-
-
-def _refusal(problem: Problem) -> Refusal:
-    scope = problem.members.get("scope", {"kind": "-", "name": "-"})
-    return Refusal(problem.code, scope["kind"], scope["name"], str(problem.members.get("cause", problem.code)))
-
-
 class Door:
     """Turns requests into asks and verdicts into messages or refusals. `open_to_all` takes everything (a control)."""
 
@@ -51,7 +35,7 @@ class Door:
         self.skew_ms = 0.0  # of this process's clock against the server's
         self.requests = 0
         self.accepted = 0
-        self.refusals: Counter[Refusal] = Counter()
+        self.refusals: Counter[tuple[str, str, str, str]] = Counter()  # code, scope kind, scope name, cause
         self.first_refused_at: dict[tuple[str, str], float] = {}  # by (class, cause)
         self.last_accepted_at = 0.0
         self._ledger = ledger
@@ -59,30 +43,18 @@ class Door:
         self._series = series
         self._kinds: dict[Kind, Allowed] = {}
         self._clocks: dict[tuple[str, int | None], Clocks] = {}
-        self._questions: dict[Kind, tuple[Allowed, Ask]] = {}
-        self._refusals: dict[tuple[str, tuple[str, str] | None, str | None], Refusal] = {}
+        self._moved: set[Kind] = set()
         self._now_at = -1
 
     def take(self, policy: Policy) -> None:
         """Another policy version."""
         self.policy = policy
         self._kinds.clear()
-        self._questions.clear()
 
     def ask(self, requests: Sequence[Request], now: float) -> tuple[list[Allowed], list[Ask]]:
         """What is asked of the index for these requests."""
-        now_at = int(now + self.skew_ms)
-        allowed, asks = [], []
-        for request in requests:
-            one, ask = self._question(request.kind, now_at)
-            allowed.append(one)
-            asks.append(
-                Ask(
-                    ask.flows, ask.segments, ask.budget_ms, ask.door_limit_ms, ask.left_ms, request.place,
-                    number=ask.number, defer_until=ask.defer_until,
-                )
-            )  # fmt: skip
-        return allowed, asks
+        allowed = [self._allowed(request.kind, int(now + self.skew_ms)) for request in requests]
+        return allowed, [ask_of(one, request.place) for one, request in zip(allowed, requests, strict=True)]
 
     def answer(
         self, requests: Sequence[Request], allowed: Sequence[Allowed], verdicts: Sequence[Verdict], now: float
@@ -91,21 +63,18 @@ class Door:
         second = int((now - self._clients.start_at) // 1000)
         self.requests += len(requests)
         entries = []
-        offered: Counter[str] = Counter()
-        refused: Counter[str] = Counter()
-        accepted: Counter[str] = Counter()
-        deferred: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for request, one, verdict in zip(requests, allowed, verdicts, strict=True):
             request.tries += 1
             class_name = request.kind.class_name
             if request.tries == 1:
-                offered[class_name] += 1
+                counts["offered " + class_name] += 1
             if self.open_to_all and not verdict.accepted:
                 verdict = replace(verdict, accepted=True, candidate=max(0, verdict.candidate))  # noqa: PLW2901
-            decision = self._decide(one, verdict)
-            if isinstance(decision, Refusal):
-                refused[class_name] += 1
-                self._refused(request, decision, verdict, now)
+            decision = decide(one, verdict)
+            if isinstance(decision, Problem):
+                counts["refused " + class_name] += 1
+                self._refused(request, decision, now)
                 continue
             message = Message(
                 len(self._ledger.messages), request.kind, one.flows[decision.candidate], now, decision.predicted_wait_ms
@@ -116,59 +85,36 @@ class Door:
             message.token = one.number
             self._ledger.messages.append(message)
             if decision.due_kind is None:
-                accepted[class_name] += 1
+                counts["accepted " + class_name] += 1
                 entries.append(message.entry())
             else:
-                deferred[class_name] += 1
+                counts["deferred " + class_name] += 1
                 self._ledger.wait_until(decision.clocks.begins_at, message)
-        self.accepted += accepted.total() + deferred.total()
+        self.accepted += counts.total() - sum(n for name, n in counts.items() if name[:3] in ("off", "ref"))
         if entries:
             self.last_accepted_at = now
-        for what, counts in (
-            ("offered", offered),
-            ("refused", refused),
-            ("accepted", accepted),
-            ("deferred", deferred),
-        ):
-            for name, amount in counts.items():
-                self._series.count(f"{what} {name}", second, amount)
+        for name, amount in counts.items():
+            self._series.count(name, second, amount)
         return entries
 
-    def _decide(self, one: Allowed, verdict: Verdict) -> Admitted | Refusal:
-        """The product's decision. A refusal's code and words depend on nothing else: they are worked out once."""
-        if verdict.accepted or verdict.deferred:
-            decision = decide(one, verdict)
-            return decision if isinstance(decision, Admitted) else _refusal(decision)
-        about = one.traffic.name, verdict.scope, verdict.cause
-        found = self._refusals.get(about)
-        if found is None:
-            decision = decide(one, verdict)
-            assert isinstance(decision, Problem)
-            found = self._refusals[about] = _refusal(decision)
-        return found
-
-    def _refused(self, request: Request, refusal: Refusal, verdict: Verdict, now: float) -> None:
-        self.refusals[refusal] += 1
-        self.first_refused_at.setdefault((request.kind.class_name, refusal.cause), now)
-        if request.obedient:
-            self._clients.come_again(request, now + max(1, verdict.retry_after_s) * 1000)
-
-    def _question(self, kind: Kind, now_at: int) -> tuple[Allowed, Ask]:
-        """What is asked about a kind now, but for the place in line."""
-        if now_at != self._now_at:
-            self._clocks.clear()
-            self._questions.clear()
-            self._now_at = now_at
-        found = self._questions.get(kind)
-        if found is None:
-            judged = self._allowed(kind, now_at)
-            found = self._questions[kind] = judged, ask_of(judged, b"")
-        return found
+    def _refused(self, request: Request, problem: Problem, now: float) -> None:
+        scope = problem.members.get("scope", {"kind": "-", "name": "-"})
+        cause = str(problem.members.get("cause", problem.code))
+        self.refusals[problem.code, scope["kind"], scope["name"], cause] += 1
+        self.first_refused_at.setdefault((request.kind.class_name, cause), now)
+        if request.obedient and problem.retry_after_s is not None:
+            self._clients.come_again(request, now + problem.retry_after_s * 1000)
 
     def _allowed(self, kind: Kind, now_at: int) -> Allowed:
+        if now_at != self._now_at:
+            self._clocks.clear()
+            self._moved.clear()
+            self._now_at = now_at
         judged = self._kinds.get(kind)
         if judged is None:
             judged = self._kinds[kind] = self._judge(kind, now_at)
+        elif kind in self._moved:
+            return judged
         clocks = self._clocks.get((kind.class_name, kind.ttl_ms))
         if clocks is None:
             found = set_clocks(judged.request, judged.traffic, now_at)
@@ -178,6 +124,7 @@ class Door:
         # Frozen for the product; here each kind's is this door's own, in nobody's hands once a tick is over, and a copy
         # per kind and tick was a fifth of a simulation's work in Python.
         object.__setattr__(judged, "clocks", clocks)
+        self._moved.add(kind)
         return judged
 
     def _judge(self, kind: Kind, now_at: int) -> Allowed:

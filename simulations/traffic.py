@@ -11,9 +11,9 @@ from typing import Literal
 Manner = Literal["once", "obedient"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Kind:
-    """Messages that differ in nothing but their number. Two are never the same: they are looked up at every request."""
+    """Messages that differ in nothing but their number."""
 
     tenant: str
     class_name: str

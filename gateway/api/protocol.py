@@ -25,8 +25,6 @@ PIPELINED_MAX: Final = 32  # requests behind the one that is answered; each hold
 REQUEST_S: Final = 10.0
 _HEADERS_TOO_LARGE: Final = f"The headers are too large: {HEADERS_MAX // 1024} KiB are taken."
 _REASONS: Final = {400: "Bad Request", 408: "Request Timeout"}
-
-
 _OF_A_SWITCH: Final = frozenset({b"upgrade", b"http2-settings"})
 
 
@@ -93,8 +91,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*args, **options)
         self._reading = False  # a request has begun and not ended
         self._in_headers = False
-        self._header_octets = 0
-        self._field_octets = 0
+        self._header_octets = 0  # received, for a header that does not end
+        self._field_octets = 0  # parsed, for what comes in one piece and for trailers
         self._switches = False  # the request asks for another protocol
         self._begun_mono = 0.0
         self._timer: asyncio.TimerHandle | None = None

@@ -22,7 +22,7 @@ def escape(name: str) -> str:
 
 def unescape(text: str) -> str:
     """The name behind an escaped one."""
-    return _ESCAPED.sub(lambda found: chr(int(found.group(1), 16)), text) if "%" in text else text
+    return _ESCAPED.sub(lambda found: chr(int(found.group(1), 16)), text)
 
 
 def join(*fields: str) -> str:

@@ -77,7 +77,6 @@ class Flow:
     tenant: str
     scopes: tuple[str, ...]
     ttl_band: int
-    _key: str = field(default="", init=False, repr=False, compare=False)  # made once: it is asked for at every call
 
     def __post_init__(self) -> None:
         ordered = tuple(sorted(self.scopes, key=_scope_rank))
@@ -87,9 +86,7 @@ class Flow:
     @property
     def key(self) -> str:
         """The flow's name in the index: provider, class, band, tenant and scopes, escaped."""
-        if not self._key:
-            object.__setattr__(self, "_key", _flow_key(self))
-        return self._key
+        return _flow_key(self)
 
     @staticmethod
     def parse(key: str) -> Flow:
