@@ -1,4 +1,4 @@
-"""Policies with odd numbers, and questions at bad moments: nothing waits for ever, each gets an answer (issue 3)."""
+"""Policies with odd numbers, and questions at bad moments: nothing waits for ever, each gets an answer."""
 
 from __future__ import annotations
 

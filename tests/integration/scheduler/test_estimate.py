@@ -1,4 +1,4 @@
-"""What the door is told of carriers that are slow, silent, away or broken, and of deferred work (issue 3, point 1)."""
+"""What the door is told of carriers that are slow, silent, away or broken, and of deferred work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a message waits, what blocks most, and that asking is cheap (issue 3, point 6)."""
+"""Why a message waits, what blocks most, and that asking is cheap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from a carrier's answers: pace, full queues, breakers, ramps, pauses (I22; issue 3, point 3)."""
+"""What follows from a carrier's answers: pace, full queues, breakers, ramps, pauses (I22)."""
 
 from __future__ import annotations
 
