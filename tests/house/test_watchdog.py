@@ -59,3 +59,37 @@ def test_a_hanging_test_is_named_and_the_others_run(tmp_path: Path) -> None:
     assert "1 passed" in ended.stdout
     assert "crashed while running 'test_two.py::test_waits_at_its_end'" in ended.stdout
     assert "in stays" in ended.stderr
+
+
+_LEFT_OPEN = """
+import asyncio
+
+import uvloop
+
+
+def test_fails_with_an_open_connection():
+    kept = []
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+        kept.append(await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname()))
+        raise ValueError("the fault of the test")
+
+    uvloop.run(run())
+"""
+
+
+def test_a_failing_test_with_open_connections_on_uvloop_ends(tmp_path: Path) -> None:
+    """Warnings are errors here: one raised inside uvloop's closing would leave it waiting for ever."""
+    (tmp_path / "test_open.py").write_text(_LEFT_OPEN)
+    command = [sys.executable, "-m", "pytest", "-q", "-c", str(_ROOT / "pyproject.toml"), "--rootdir", str(tmp_path)]
+    ended = subprocess.run(
+        [*command, "-p", "no:cacheprovider", "-o", "addopts=", str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert "the fault of the test" in ended.stdout and "1 failed" in ended.stdout, ended.stdout

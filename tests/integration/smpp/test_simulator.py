@@ -171,7 +171,7 @@ async def test_answer_delay_throttle_errors_and_silence(start: Start) -> None:
     begun = time.monotonic()
     esme.submit("slow")
     await until(lambda: esme.answers)
-    assert time.monotonic() - begun >= 0.08
+    assert time.monotonic() - begun >= 0.07  # timers of uvloop count from the beginning of the loop's turn
     simulator.change(answer_delay_ms=0, throttle_per_s=10)
     for number in range(5):
         esme.submit(("fast", number))

@@ -26,8 +26,10 @@ def _scenarios(module: Any, needed: str) -> list[Callable[..., Awaitable[None]]]
 def test_links(scenario: Callable[[RawCarrier], Awaitable[None]]) -> None:
     async def run() -> None:
         carrier = RawCarrier()
-        await scenario(carrier)
-        await carrier.stop()
+        try:
+            await scenario(carrier)
+        finally:
+            await carrier.stop()
 
     uvloop.run(run())
 
@@ -41,9 +43,11 @@ def test_simulators(scenario: Callable[[test_simulator.Start], Awaitable[None]])
             running.append(Simulator(SimulatorSettings(**{"port": 0, "receipt_delay_ms": 0, **settings})))
             return await running[-1].start()
 
-        await scenario(begin)
-        for simulator in running:
-            await simulator.stop()
+        try:
+            await scenario(begin)
+        finally:
+            for simulator in running:
+                await simulator.stop()
 
     uvloop.run(run())
 
