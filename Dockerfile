@@ -8,8 +8,11 @@ COPY scheduler scheduler
 COPY smpp smpp
 COPY migrations migrations
 RUN /venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
+# Nothing is installed at run time: what installs is not there to be misused, nor to be kept up to date.
+RUN /venv/bin/python -m pip uninstall --yes setuptools pip
 
 FROM python:3.11-slim
+RUN python -m pip uninstall --yes setuptools wheel pip
 # A virtual environment of its own: the import names gateway, scheduler and smpp are generic.
 COPY --from=build /venv /venv
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/sluicegate-run sluicegate
