@@ -2,6 +2,7 @@
 
     python -m loadtests.flood                     both settings at full length; table, picture, results/flood-DATE.json
     python -m loadtests.flood --only fast --seconds 20
+    python -m loadtests.flood --only fast --rate 300   a flood of 3,000 messages a second
 
 Each setting starts a whole gateway of its own and a carrier with a journal. Tenant `a` is flooded by locust
 (`flood_users.py`), beside it a small obedient client of the same tenant honours every Retry-After; tenant `b` sends
@@ -82,7 +83,7 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("fast", "route", 300, 30, 100, 60, codes_per_s=20, obedient_per_s=10, batch=100, users=20),
+    Setting("fast", "route", 100, 10, 100, 60, codes_per_s=20, obedient_per_s=3, batch=100, users=20),
     Setting("slow", "session", 5, 1, 1000, 120, codes_per_s=1, obedient_per_s=0.5, batch=5, users=10),
 )
 
@@ -241,7 +242,11 @@ def _commit() -> str:
 
 def _chosen(asked: argparse.Namespace) -> Sequence[Setting]:
     chosen = [one for one in SETTINGS if asked.only in (None, one.name)]
-    return [replace(one, seconds=asked.seconds) if asked.seconds else one for one in chosen]
+    if asked.seconds:
+        chosen = [replace(one, seconds=asked.seconds) for one in chosen]
+    if asked.rate:
+        chosen = [replace(one, rate_per_s=asked.rate) if one.name == "fast" else one for one in chosen]
+    return chosen
 
 
 def main() -> int:
@@ -249,6 +254,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=[one.name for one in SETTINGS])
     parser.add_argument("--seconds", type=float, help="how long each flood lasts (default 60 and 120)")
+    parser.add_argument("--rate", type=float, help="messages a second of the route of `fast` (default 100)")
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--picture", type=Path, default=Path("docs/live-flood.png"))
     asked = parser.parse_args()
