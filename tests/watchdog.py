@@ -2,7 +2,8 @@
 
 pytest-timeout interrupts a test once. What waits without a limit after that (an end of a fixture, a repetition of the
 test: its timer covers all of them together) would wait forever; here the process ends with the stacks of all its
-threads on standard error, xdist reports the test as failed and goes on in a new process.
+threads on standard error, xdist reports the test as failed and goes on in a new process. The summary says why a test
+was repeated: one that passes the second time is no reason to look away.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import sys
 import threading
 import time
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 
 # Beyond the test's own limit, so that a plain time-out is told as one and its clean-up has its chance.
 GRACE_S = 90.0
 _TOLD_AFTER_S, _LOOK_S = 150.0, 15.0
+_REASON_MAX = 600  # characters
 
 _stderr = pytest.StashKey[int]()
 _stopped = pytest.StashKey[threading.Event]()
@@ -97,3 +100,11 @@ def _watch(config: pytest.Config, stopped: threading.Event) -> None:
             if reporter is not None and ran_s > _told.get(nodeid, _TOLD_AFTER_S / 2) * 2:
                 _told[nodeid] = ran_s
                 reporter.write_line(f"running for {ran_s:.0f} s: {nodeid}")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Prints what the tests that were repeated had failed of."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        crash = getattr(report.longrepr, "reprcrash", None)
+        reason = str(crash.message if crash else report.longrepr)[:_REASON_MAX]
+        terminalreporter.write_line(f"repeated: {report.nodeid}: {reason}")
