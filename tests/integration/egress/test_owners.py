@@ -144,7 +144,8 @@ async def _waiting(world: World) -> list[object]:
     await world.conn.execute(
         "INSERT INTO messages (day, id, tenant_id, class, status, recipient, sender, body, encoding, segments, route, "
         "provider, created_at, submit_by, expires_at, predicted_wait_ms, policy_version) "
-        "SELECT day, overlay(id::text placing 'f' from 36)::uuid, tenant_id, class, 'queued', recipient, sender, body, "
+        "SELECT day, overlay(id::text placing CASE right(id::text, 1) WHEN 'f' THEN 'e' ELSE 'f' END from 36)::uuid, "
+        "tenant_id, class, 'queued', recipient, sender, body, "
         "encoding, segments, route, provider, created_at, submit_by, expires_at, 0, 1 FROM messages"
     )
     return [row["id"] for row in await world.conn.fetch("SELECT id FROM messages WHERE status = 'queued'")]
