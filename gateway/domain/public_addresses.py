@@ -7,12 +7,14 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 # Not private in every release of the library, yet only meaningful inside a network or a cloud's host, or meant for
-# nobody: relays of 6to4 (RFC 7526), examples in texts (RFC 9637).
+# nobody: relays of 6to4 (RFC 7526), examples in texts (RFC 9637), protocols' own addresses (RFC 2928: identities of
+# hosts and drones in 2001:20::/27 among them, which CPython 3.11.2 calls global and 3.11.7 does not).
 _INNER: Final = (
     IPv4Network("168.63.129.16/32"),
     IPv4Network("192.0.0.0/24"),
     IPv4Network("100.64.0.0/10"),
     IPv4Network("192.88.99.0/24"),
+    IPv6Network("2001::/23"),
     IPv6Network("3fff::/20"),
 )
 _NAT64: Final = IPv6Network("64:ff9b::/96")
