@@ -126,6 +126,14 @@ class Reply:
         return [fault["pointer"] for fault in self.json.get("errors", [])]
 
 
+async def repeated(call: Callable[[], Awaitable[Reply]], seconds: float = 60.0) -> Reply:
+    """What the call comes to, told again as a client should while the answer is 503: a store or a slow machine."""
+    async with asyncio.timeout(seconds):
+        while (reply := await call()).status == 503:
+            await asyncio.sleep(0.1)
+        return reply
+
+
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
     """Waits for a condition."""
     async with asyncio.timeout(seconds):
