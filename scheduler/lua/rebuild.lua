@@ -2,13 +2,18 @@
 -- says loading, only opened classes are served; one rebuilder at a time holds `rebuilder`.
 local verb = ARGV[2]
 local function mine() return state == 'loading' and epoch_id == ARGV[3] end
+-- A server whose clock was put back keeps nothing of use: each limit would owe, and each parked flow wait, for as long as
+-- the step. A smaller one is over sooner than a rebuild.
+local PUT_BACK_MS = 5000
 
 if verb == 'state' then -- run id: a server that restarted with old data is lost too
-  if state == 'lost' then return 'lost' end
-  if string.match(epoch, '(%S+) %S+$') ~= ARGV[3] then
-    call('DEL', P .. 'epoch')
-    return 'lost'
+  local seen = tonumber(call('GET', P .. 'seen') or nil) or now
+  if state ~= 'lost' and (now < seen - PUT_BACK_MS or string.match(epoch, '(%S+) %S+$') ~= ARGV[3]) then
+    call('DEL', P .. 'epoch', P .. 'rebuilder')
+    state = 'lost'
   end
+  call('SET', P .. 'seen', string.format('%.3f', state == 'lost' and now or max(now, seen)))
+  if state == 'lost' then return 'lost' end
   if state == 'loading' and call('EXISTS', P .. 'rebuilder') == 0 then return 'lost' end
   return state
 elseif verb == 'begin' then -- token, run id

@@ -15,7 +15,8 @@ from scheduler.store.wire import entries_out
 
 LOAD_MAX = 2_000
 # What a rebuild empties; sessions, batch markers, tombstones, limits and number buckets outlive it.
-_RECORDS = ("P:",)  # and these, where another version of the scripts wrote them
+# And these, where another version of the scripts wrote them or the server's clock was put back since.
+_RECORDS = ("P:", "n:", "tail:")
 _EMPTIED = ("q:", "act:", "park:", "held:", "lease:", "T:", "L:", "w:", "lines")
 
 

@@ -100,6 +100,32 @@ async def test_a_rebuild_whose_process_died_can_be_begun_anew(index: Redis) -> N
     await world.scheduler.finish_rebuild(second)
 
 
+@pytest.mark.parametrize("back_s", [30, 3_600, 86_400])
+async def test_a_clock_that_was_put_back_stops_nothing_for_as_long(index: Redis, back_s: int) -> None:
+    """Limits would owe for the length of the step, numbers and the line at the door too: the index begins anew."""
+    limits = {"provider:p": (50.0, 10), "number:it": (1.0, 1)}
+    world = await World.create(index, limits)
+    way = flow("p", "otp", "a", "number:it")
+    await world.enqueue([Entry(way, world.reference(number=b"number-1")) for _ in range(20)])
+    assert await world.scheduler.epoch_state() == "ready"
+    assert len((await world.send(ASK)).items) == 1, "the number holds the others"
+    world.clock.at -= 1_000
+    assert await world.scheduler.epoch_state() == "ready", "a little is waited for"
+    world.clock.at -= back_s * 1_000
+    assert await world.scheduler.epoch_state() == "lost"
+    assert await world.scheduler.epoch_state() == "lost"
+    epoch = await world.scheduler.begin_rebuild()
+    assert epoch is not None
+    await world.scheduler.tune(Tuning(1, CLASSES, limits=limits))
+    await world.scheduler.load(epoch, [Entry(way, world.reference(number=b"number-1")) for _ in range(2)])
+    await world.scheduler.finish_rebuild(epoch)
+    assert await world.scheduler.epoch_state() == "ready"
+    world.clock.at += 2_100
+    assert len((await world.send(ASK)).items) == 1
+    verdict = (await world.scheduler.admit([ask(probe=True)]))[0]
+    assert verdict.accepted and verdict.predicted_wait_ms < 2_000
+
+
 async def test_buckets_read_as_empty_after_a_rebuild(index: Redis) -> None:
     world = await World.create(index, {"tenant:a": (2, 100), "number:it": (0.5, 3)})
     epoch = await world.scheduler.begin_rebuild()
