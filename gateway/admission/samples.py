@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.admission.flows import FlowFacts, flow_of
-from gateway.admission.verdicts import DEFER_SHARE, NOT_OPEN, OWN_KINDS, shown_name
+from gateway.admission.verdicts import DEFER_SHARE, NOT_OPEN, OWN_KINDS, RETRY_AFTER_MAX_S, shown_name
 from gateway.policy.rules.lookup import candidates, tenant_rules
 from gateway.policy.rules.snapshot import Policy, Route, Tenant, TrafficClass
 from scheduler.core.asks import Ask, Verdict
@@ -118,7 +118,9 @@ def shown(sample: Sample, verdict: Verdict) -> dict[str, Any]:
         kind, name = verdict.scope
         told["scope"] = {"kind": kind, "name": shown_name(kind, name)}
         told["cause"] = verdict.cause
-        told["retry_after_s"] = None if verdict.not_before is not None else verdict.retry_after_s
+        told["retry_after_s"] = (
+            None if verdict.not_before is not None else min(verdict.retry_after_s, RETRY_AFTER_MAX_S)
+        )
     return told
 
 

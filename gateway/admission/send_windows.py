@@ -40,6 +40,13 @@ def opens_at(window: SendWindow, at_ms: int) -> int:
     return _next_opening(window, at_ms // MINUTE_MS) * MINUTE_MS
 
 
+def closes_at(window: SendWindow, at_ms: int) -> int:
+    """The first instant (UTC ms) at or after `at_ms` at which the window is closed."""
+    if not is_open(window, at_ms):
+        return at_ms
+    return _next_closing(window, at_ms // MINUTE_MS) * MINUTE_MS
+
+
 def closed_windows(policy: Policy, at_ms: int) -> tuple[frozenset[str], tuple[str, ...]]:
     """Classes and number prefixes to which some window is closed now: what a claim must look at more closely."""
     classes: set[str] = set()
@@ -73,12 +80,22 @@ def _wall_minute(timezone: str, utc_minute: int) -> int:
 @lru_cache(maxsize=4_096)
 def _next_opening(window: SendWindow, utc_minute: int) -> int:
     """The UTC minute at which a window that is closed at `utc_minute` opens."""
-    until = (window.from_minute - _wall_minute(window.timezone, utc_minute)) % _DAY
+    return _next_change(window, utc_minute, window.from_minute, opens=True)
+
+
+@lru_cache(maxsize=4_096)
+def _next_closing(window: SendWindow, utc_minute: int) -> int:
+    """The UTC minute at which a window that is open at `utc_minute` closes."""
+    return _next_change(window, utc_minute, window.to_minute, opens=False)
+
+
+def _next_change(window: SendWindow, utc_minute: int, wall_minute: int, *, opens: bool) -> int:
+    until = (wall_minute - _wall_minute(window.timezone, utc_minute)) % _DAY
     if _offset(window.timezone, utc_minute) == _offset(window.timezone, utc_minute + until):
         return utc_minute + until
     # The clock is changed in between: no wall time can be reckoned with, so every minute is looked at.
     for minute in range(utc_minute + 1, utc_minute + _SEARCHED):
-        if _holds(window, _wall_minute(window.timezone, minute)):
+        if _holds(window, _wall_minute(window.timezone, minute)) == opens:
             return minute
     return utc_minute + _SEARCHED
 

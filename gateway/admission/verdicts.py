@@ -6,15 +6,17 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.admission.clocks import Clocks, defer
+from gateway.admission.clocks import IDLE_MS, Clocks, defer
 from gateway.admission.judgement import Allowed
 from gateway.admission.problems import STORAGE, Problem
+from gateway.admission.send_windows import closes_at, opens_at
 from gateway.policy.rules.snapshot import TrafficClass
 from scheduler.core.asks import Ask, Verdict
 
 # Kinds whose limit is the tenant's own: its backlog is its own business (429), anything else is shared capacity (503).
 OWN_KINDS: Final = frozenset({"tenant", "application"})
 DEFER_SHARE: Final = 0.8  # a deferred message keeps the rest of its time to live for the wait after that
+RETRY_AFTER_MAX_S: Final = 86_400  # as far as a daily cap may be away; what never goes is asked for again then
 NOT_OPEN: Final = "storage"  # the class is still being rebuilt in the index
 
 
@@ -38,7 +40,7 @@ def ask_of(allowed: Allowed, place: bytes, *, probe: bool = False) -> Ask:
     limit = thresholds(allowed.traffic, allowed.clocks)
     latest = 0
     if allowed.traffic.when_full == "defer":
-        latest = allowed.clocks.begins_at + int(DEFER_SHARE * limit.left_ms)
+        latest = min(allowed.clocks.begins_at + int(DEFER_SHARE * limit.left_ms), _last_opening(allowed))
     return Ask(
         flows=allowed.flows,
         segments=allowed.measure.segments,
@@ -50,6 +52,18 @@ def ask_of(allowed: Allowed, place: bytes, *, probe: bool = False) -> Ask:
         probe=probe,
         defer_until=latest,
     )
+
+
+def _last_opening(allowed: Allowed) -> int:
+    """Until when the message's send window lets it leave at all; never later than `expires_at`.
+
+    Without this a deferral would be counted by the scheduler, then found to be out of any window.
+    """
+    clocks, window = allowed.clocks, allowed.window
+    if window is None:
+        return clocks.expires_at
+    closing = closes_at(window, clocks.begins_at)
+    return clocks.expires_at if clocks.expires_at - opens_at(window, closing) >= IDLE_MS else closing - 1
 
 
 def deferred(allowed: Allowed, verdict: Verdict) -> Clocks | None:
@@ -65,7 +79,7 @@ def refusal_of(allowed: Allowed, verdict: Verdict) -> Problem:
         return STORAGE
     limit = thresholds(allowed.traffic, allowed.clocks)
     kind, name = verdict.scope or ("class", allowed.traffic.name)
-    retry_after_s = max(1, math.ceil(verdict.retry_after_s))
+    retry_after_s = min(RETRY_AFTER_MAX_S, max(1, math.ceil(verdict.retry_after_s)))
     code = "quota.backlog" if kind in OWN_KINDS else "capacity.class_budget_exceeded"
     return Problem(
         code,

@@ -35,6 +35,11 @@ class _Day:
     promised: int
     read_mono: float
 
+    @property
+    def taken(self) -> int:
+        """Segments of the day that are counted or promised."""
+        return self.own_before + self.others + self.promised
+
 
 class DailyCaps:
     """Promises segments of the day to requests and takes back what was not kept."""
@@ -48,12 +53,17 @@ class DailyCaps:
     async def promise(self, tenant_id: int, segments: int, cap: int | None, now_at: int) -> bool:
         """Whether the day still has room; if so it is taken. Raises what the ledger's connection raises."""
         if cap is None:
+            self._days.pop(tenant_id, None)  # nothing is promised: should a cap come back, what was kept is read
             return True
         day = await self._current(tenant_id, now_at)
-        if day.own_before + day.others + day.promised + segments > cap:
+        if day.taken + segments > cap:
             return False
         day.promised += segments
         return True
+
+    async def has_room(self, tenant_id: int, segments: int, cap: int | None, now_at: int) -> bool:
+        """Whether the day has room for so much more; nothing is taken. Raises what the ledger's connection raises."""
+        return cap is None or (await self._current(tenant_id, now_at)).taken + segments <= cap
 
     def take_back(self, tenant_id: int, segments: int, now_at: int) -> None:
         """Segments that were promised and not kept."""

@@ -251,12 +251,16 @@ class Desk:
                 return None
         except LEDGER_ERRORS:
             return STORAGE
-        return Problem(
-            "quota.daily",
-            f"The tenant may send {rules.daily_segments} segments per UTC day.",
-            members={"daily_segments": rules.daily_segments},
-            retry_after_s=seconds_to_midnight(now_at),
-        )
+        return _over_the_cap(rules, now_at)
+
+    async def over_the_cap(self, tenant: TenantRef, rules: Tenant, segments: int) -> Problem | None:
+        """What `promise` would say, without taking anything."""
+        now_at = self.rt.clock.now_at()
+        try:
+            room = await self.caps.has_room(tenant.id, segments, rules.daily_segments, now_at)
+        except LEDGER_ERRORS:
+            return STORAGE
+        return None if room else _over_the_cap(rules, now_at)
 
     def count(self, class_name: str, verdict: str, reason: str) -> None:
         """One decision of the door for the metrics."""
@@ -311,6 +315,15 @@ class Desk:
                 return list(await self.rt.scheduler.admit(asks))
         except (IndexUnavailable, RedisError, OSError, TimeoutError):
             return [None] * len(asks)
+
+
+def _over_the_cap(rules: Tenant, now_at: int) -> Problem:
+    return Problem(
+        "quota.daily",
+        f"The tenant may send {rules.daily_segments} segments per UTC day.",
+        members={"daily_segments": rules.daily_segments},
+        retry_after_s=seconds_to_midnight(now_at),
+    )
 
 
 def location_of(body: bytes) -> Headers:

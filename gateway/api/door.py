@@ -26,6 +26,7 @@ from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import Policy
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
+from scheduler.core.asks import Verdict
 
 _OTP: Final = "otp"
 
@@ -153,14 +154,19 @@ class Door:
             return problem_answer(allowed, headers)
         if (unwanted := (await self._desk.consent(tenant, [allowed]))[0]) is not None:
             return problem_answer(unwanted, headers)
-        verdict = None
+        rules = tenant_rules(policy, tenant.name)
+        over = await self._desk.over_the_cap(tenant, rules, allowed.measure.segments)
+        verdict: Verdict | None = None
+        outcome: Admitted | Problem
+        if over is STORAGE:
+            return problem_answer(STORAGE, headers)
         if allowed.clocks.not_before is None:
             verdict = (await self._desk.verdicts([ask_of(allowed, bytes(8), probe=True)]))[0]
             if verdict is None:
                 return problem_answer(STORAGE, headers)
-            outcome = decide(allowed, verdict)
+            outcome = over or decide(allowed, verdict)
         else:
-            outcome = Admitted(0, allowed.clocks, 0, allowed.clocks.held_by)
+            outcome = over or Admitted(0, allowed.clocks, 0, allowed.clocks.held_by)
         return json_answer(200, rehearsal(allowed, outcome, verdict), headers)
 
 

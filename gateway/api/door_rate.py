@@ -25,8 +25,9 @@ _TOLLS_MAX: Final = 500
 
 # KEYS: one per tenant. ARGV per tenant: rate per s, burst, what is given back, number of tolls, then per toll its cost
 # and what is wished in advance. Answers per toll: allowed, taken in advance, what is left, ms until this cost fits, ms
-# until the bucket is full.
+# until the bucket is full. A batch may be owed; what is more is left of a clock that was put back or of a lower rate.
 _SCRIPT: Final = """
+local OWED_MAX = 1000 -- messages of a batch
 local t = redis.call('TIME')
 local now = t[1] * 1000 + t[2] / 1000
 local out, at = {}, 1
@@ -37,7 +38,7 @@ for i = 1, #KEYS do
   local per, depth = 1000 / rate, burst * 1000 / rate
   local full = tonumber(redis.call('GET', KEYS[i]) or now) - back * per
   if full < now then full = now end
-  if full > now + depth * 2 then full = now + depth * 2 end
+  full = math.min(full, now + depth + OWED_MAX * per)
   local function left()
     return math.max(0, math.floor((depth - (full - now)) / per + 0.001))
   end

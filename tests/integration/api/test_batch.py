@@ -86,6 +86,14 @@ async def test_a_batch_costs_as_many_as_it_holds(gateway: Gateway) -> None:
     assert (await batch(gateway, {"messages": [message]}, "c2", "tight")).code == "quota.rate"
 
 
+async def test_what_a_batch_owes_is_told_in_full(gateway: Gateway) -> None:
+    """A batch that is larger than the burst passes and is owed for: Retry-After says until when."""
+    batch_of_200 = {"messages": [{"to": "+447700900123", "text": "hi"}] * 200}
+    assert (await batch(gateway, batch_of_200, "c1", "tight")).status == 202
+    single = await gateway.send(MESSAGE, "tight")
+    assert single.code == "quota.rate" and 190 <= int(single.headers["retry-after"]) <= 198
+
+
 async def test_the_daily_cap_cuts_inside_a_batch(gateway: Gateway) -> None:
     message = {"to": "+447700900123", "text": "hi"}
     reply = await batch(gateway, {"messages": [message] * 7}, "c1", "tight")

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import io
 import json
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ import pytest
 from gateway.api import protocol
 from gateway.api.app import build
 from gateway.api.door import Door
-from tests.integration.api.conftest import Gateway, running
+from tests.integration.api.conftest import POLICY, Gateway, running, until
 
 MESSAGE = {"to": "+447700900123", "from": "ACME", "text": "hi"}
 
@@ -207,6 +208,39 @@ async def test_the_daily_cap_counts_segments(gateway: Gateway) -> None:
     assert 1 <= int(over.headers["retry-after"]) <= 86_400
     assert (await gateway.send(MESSAGE | {"from": None}, "tight")).status == 202
     assert await gateway.rt.pool.fetchval("SELECT sum(segments) FROM daily_usage") == 4
+
+
+async def test_a_daily_cap_that_was_lifted_for_a_while_counts_what_was_sent_meanwhile(
+    database_url: str, redis_url: str
+) -> None:
+    capped = POLICY.replace("requests: {rate_per_s: 1, burst: 3}", "requests: {rate_per_s: 1000, burst: 1000}")
+    message = {"to": "+447700900123", "text": "x"}
+    async with running(database_url, redis_url, capped) as gateway:
+        for policy, version, statuses in (
+            (capped, 1, [202] * 3),
+            (capped.replace("    daily_segments: 5\n", ""), 2, [202] * 3),
+            (capped, 3, [429] * 2),
+        ):
+            if version > 1:
+                await gateway.rt.applier.apply(policy, "test")
+            await until(_takes(gateway, version))
+            assert [(await gateway.send(message, "tight")).status for _ in statuses] == statuses
+            told = await gateway.call("POST", "/v1/messages?dry_run=true", "tight", json=message)
+            rows = (await gateway.call("GET", "/v1/capacity", "tight")).json["data"]
+            if version < 3:
+                assert told.json["verdict"] == "accept" and {row["verdict"] for row in rows} == {"accept"}
+                continue
+            assert (told.json["verdict"], told.json["problem"]["code"]) == ("slow_down", "quota.daily")
+            for row in rows:
+                assert (row["verdict"], row["scope"]) == ("slow_down", {"kind": "tenant", "name": "tight"})
+                assert row["cause"] == "daily" and 1 <= row["retry_after_s"] <= 86_400
+
+
+def _takes(gateway: Gateway, version: int) -> Callable[[], Awaitable[bool]]:
+    async def taken() -> bool:
+        return gateway.rt.policies.current.version == version and gateway.rt.policies.in_step
+
+    return taken
 
 
 async def test_a_paused_provider_refuses_and_defers_by_class(gateway: Gateway) -> None:

@@ -15,7 +15,7 @@ from gateway.admission.problems import STORAGE, Problem
 from gateway.admission.rows import Admitted, Identity, keep_answer_until, new_row
 from gateway.admission.verdicts import ask_of, refusal_of
 from gateway.domain import ids
-from gateway.policy.rules.snapshot import Route, TrafficClass
+from gateway.policy.rules.snapshot import Route, SendWindow, TrafficClass
 from scheduler.core.asks import Verdict
 from scheduler.core.records import Flow
 from smpp.text import Measure
@@ -94,6 +94,35 @@ def test_the_ask_carries_the_door_limit() -> None:
 
 def test_the_ask_tells_how_late_a_deferred_message_may_begin() -> None:
     assert ask_of(allowed(BULK), b"12345678").defer_until == NOW + 96_000
+
+
+@pytest.mark.parametrize(
+    ("closes_in_min", "opens_in_min", "until_ms"),
+    [
+        (1, 60, 60_000 - 1),  # it would be over before the window opens again
+        (1, 1 + 1, 96_000),  # the next opening is in time still
+        (30, 60, 96_000),
+    ],
+)
+def test_what_no_window_would_let_out_is_not_deferred(closes_in_min: int, opens_in_min: int, until_ms: int) -> None:
+    minute = NOW // 60_000
+    start = minute * 60_000
+    here = replace(clocks_of(BULK), created_at=start, expires_at=start + 120_000 + IDLE_MS)
+    wall = minute % 1_440
+    window = SendWindow(frozenset({BULK.name}), (wall + opens_in_min) % 1_440, (wall + closes_in_min) % 1_440, "UTC")
+    ask = ask_of(replace(allowed(BULK), clocks=here, window=window), b"12345678")
+    assert ask.defer_until == start + (until_ms if until_ms < 96_000 else int(0.8 * (120_000 + IDLE_MS)))
+
+
+def clocks_of(traffic: TrafficClass) -> Clocks:
+    made = clocks(MessageRequest(), traffic)
+    assert isinstance(made, Clocks)
+    return made
+
+
+def test_retry_after_is_never_longer_than_a_day() -> None:
+    problem = refusal_of(allowed(), verdict(retry_after_s=999_999_995))
+    assert problem.retry_after_s == problem.members["retry_after_s"] == 86_400
 
 
 def test_a_shared_scope_refuses_with_503_and_its_members() -> None:

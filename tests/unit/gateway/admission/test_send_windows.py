@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from gateway.admission.clocks import Clocks, open_window
 from gateway.admission.problems import Problem
-from gateway.admission.send_windows import closed_windows, is_open, longest_closed_ms, opens_at, window_for
+from gateway.admission.send_windows import (
+    closed_windows,
+    closes_at,
+    is_open,
+    longest_closed_ms,
+    opens_at,
+    window_for,
+)
 from gateway.policy.rules.parse import read_policy
 from gateway.policy.rules.snapshot import SendWindow
 from gateway.policy.rules.traffic import CLASSES
@@ -111,6 +118,10 @@ def test_an_opening_is_open_and_nothing_before_it_is(instant: int, start: int, l
     assert is_open(hours, opening) and 0 <= opening - instant <= 49 * 3_600_000
     for tested in range(instant, opening, 60_000):
         assert not is_open(hours, tested)
+    closing = closes_at(hours, opening)
+    assert not is_open(hours, closing) and closes_at(hours, closing) == closing
+    for tested in range(opening, closing, 60_000):
+        assert is_open(hours, tested)
 
 
 def test_which_window_a_message_must_keep() -> None:
