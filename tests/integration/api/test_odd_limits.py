@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from scheduler.core.asks import LeaseAsk
-from tests.integration.api.conftest import Gateway, running
+from scheduler.core.asks import Ask, LeaseAsk, Verdict
+from tests.integration.api.conftest import Gateway, running, until
 
 POLICY = """
 classes:
@@ -72,3 +73,29 @@ async def test_a_thousand_flows_of_one_tenant_hold_nobody_up(gateway: Gateway) -
     assert code.status == 202 and code.json["predicted_wait_ms"] < 5_000
     leased = await gateway.rt.scheduler.lease(LeaseAsk("carrier", "c1", 200))
     assert Counter(item.class_name for item in leased.items) == {"otp": 1, "marketing": 199}
+
+
+async def test_who_asks_for_a_large_capacity_all_the_time_asks_the_index_now_and_then(
+    database_url: str, redis_url: str
+) -> None:
+    """Sixty routes and three classes: a question over 180 rows, by ten clients at once."""
+    routes = "".join(f"  r{n}: {{match: {{prefixes: ['+44{n}']}}, provider: carrier}}\n" for n in range(100, 160))
+    async with running(database_url, redis_url, POLICY + routes) as gateway:
+        asked = []
+        admit = gateway.rt.scheduler.admit
+
+        async def counted(asks: Sequence[Ask]) -> list[Verdict]:
+            asked.append(len(asks))
+            return await admit(asks)
+
+        gateway.rt.scheduler.admit = counted  # type: ignore[method-assign]
+        replies = await asyncio.gather(*(gateway.call("GET", "/v1/capacity") for _ in range(10)))
+        assert {len(reply.json["data"]) for reply in replies} == {183}
+        assert sum(asked) < 10 * 183, "each asked for itself"
+        await gateway.rt.scheduler.pause("provider:carrier", gateway.rt.clock.now_at() + 3_600_000)
+
+        async def paused() -> bool:
+            rows = (await gateway.call("GET", "/v1/capacity")).json["data"]
+            return {row["verdict"] for row in rows if row["class"] == "otp"} == {"refuse"}
+
+        await until(paused)
