@@ -103,6 +103,19 @@ def _scopes(policy: Policy, facts: FlowFacts, destination: Destination | None) -
     return tuple(scopes)
 
 
+def limited_scopes(policy: Policy) -> frozenset[tuple[str, ...]]:
+    """What of a policy decides the scopes in a flow's key: where it differs, what waits belongs into other flows."""
+    found: set[tuple[str, ...]] = {("tenant", "")} if policy.tenant_defaults.limits is not None else set()
+    for name, tenant in policy.tenants.items():
+        found.add(("tenant", name, str(tenant.limits is not None)))
+        senders = tenant.senders or {}
+        found |= {("sender", name, sender) for sender, limit in senders.items() if limit is not None}
+    for name, destination in policy.destinations.items():
+        limited = str(destination.limits is not None), str(destination.per_number is not None)
+        found |= {("destination", name, *limited, prefix) for prefix in destination.prefixes}
+    return frozenset(found)
+
+
 def number_token(pepper: bytes, destination: Destination | None, recipient: str) -> bytes:
     """Eight octets that stand for a number in the index; zeros where no limit per number applies."""
     if destination is None or destination.per_number is None:

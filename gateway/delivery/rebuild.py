@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import asyncpg
 
-from gateway.admission.flows import entry_of
+from gateway.admission.flows import entry_of, limited_scopes
 from gateway.delivery.pausing import Pausing
 from gateway.ledger.connect import connect
 from gateway.ledger.outcomes import forget_outbox
@@ -55,8 +55,18 @@ class Rebuilder:
         policy = self._rt.policies.current
         if policy is not self._tuned:
             await self._rt.scheduler.tune(tuning_of(policy))
+            # A limit where there was none: what waits already must keep it too, so it goes into the flows that have it.
+            if self._tuned is not None and limited_scopes(policy) != limited_scopes(self._tuned):
+                await self._move_into_other_flows()
             self._tuned = policy
         return LOOK_S
+
+    async def _move_into_other_flows(self) -> None:
+        order = {name: place for place, name in enumerate(_in_order(self._rt.policies.current))}
+        lines = [line for line, waiting in (await self._rt.scheduler.counts()).items() if waiting]
+        for provider, class_name in sorted(lines, key=lambda line: order.get(line[1], len(order))):
+            count = await self.reload_line(provider, class_name)
+            log.info("index_line_in_other_flows", provider=provider, traffic_class=class_name, messages=count)
 
     async def rebuild(self) -> bool:
         """Rebuild the whole index unless another process is at it; returns whether this one did."""

@@ -1,6 +1,7 @@
 -- Limits per recipient number: one bucket per (scope, token) in a key that ends by itself. A missing one reads as
 -- full, except for what it would need to fill since the epoch began (a restart forgets them).
 local NO_NUMBER = '\0\0\0\0\0\0\0\0'
+local LONGEST = 255          -- segments of a message at most
 local numbers
 resets[#resets + 1] = function() numbers = {} end
 local function number_record(f, ref)
@@ -15,6 +16,7 @@ local function number_record(f, ref)
     r = { s = s, key = key }
     if raw then
       r.tat, r.base_at, r.hold_at = unpack_record('<ddd', raw)
+      r.tat = min(r.tat, now + (s.burst + LONGEST) * s.Te) -- more was owed under another rate
     else
       r.tat, r.base_at, r.hold_at = started + s.burst * s.Te, 0, 0
     end

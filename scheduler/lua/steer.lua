@@ -36,6 +36,24 @@ elseif verb == 'unpark' then -- provider: up to CHUNK parked flows are looked at
     wake(ARGV[3])
   end
   return #parked
+elseif verb == 'unhold' then -- provider: up to CHUNK messages that their numbers hold are looked at again; how many there were
+  local held = P .. 'held:' .. ARGV[3]
+  local found = call('ZRANGEBYSCORE', held, '(' .. string.format('%.17g', now), '+inf', 'LIMIT', 0, CHUNK)
+  local args = {}
+  for i = 1, #found do
+    args[2 * i - 1], args[2 * i] = now, found[i]
+    local size, from = unpack_record('>I2', found[i])
+    local f = parse(sub(found[i], from, from + size - 1))
+    load_scopes({ f.number })
+    local r = number_record(f, sub(found[i], from + size))
+    if r and r.hold_at > 0 then r.hold_at, r.dirty = 0, true end -- the line began under another rate
+  end
+  if #args > 0 then
+    call('ZADD', held, unpack(args))
+    save_numbers()
+    wake(ARGV[3])
+  end
+  return #found
 elseif verb == 'up' or verb == 'down' or verb == 'forget' then
   -- provider, session [, ramp start, ramp doubling ms]: 'up' is a bound session that gets wakes
   local key, session = P .. 'sessions:' .. ARGV[3], ARGV[4]

@@ -1,7 +1,8 @@
 -- Takes a policy version. ARGV: now, JSON {version, retry_share, default_weight, classes, weights, limits,
 -- providers}, forced (0/1).
--- Returns 1, or 0 where this version or a newer one is in force and nothing is forced. Token fill is kept: what was
--- spent stays spent under the new rate.
+-- Returns 0 where this version or a newer one is in force and nothing is forced; else 1, or 2 where a limit per number was
+-- loosened. Token fill is kept: what was spent stays spent under the new rate. What waits for a limit waits until an
+-- instant that the old rate gave: the caller has it looked at again (`unpark`, `unhold` of steer.lua).
 local wanted = cjson.decode(ARGV[2])
 if tuning_raw and tuning.version >= wanted.version and ARGV[3] ~= '1' then return 0 end
 
@@ -26,8 +27,10 @@ for i = 1, #wanted.weights, 2 do
   end
 end
 
+local taken = 1
 local function limit(name, rate, burst)
   local s, T = scopes[name], 1000 / rate
+  if s and s.T > 0 and (T < s.T or burst > s.burst) and sub(name, 1, 7) == 'number:' then taken = 2 end
   if not s then
     s = new_scope(name)
     s.tat = burst * T -- unknown reads as empty at the start of the epoch
@@ -57,6 +60,7 @@ for i = 1, #known do
   elseif not limited[known[i]] and kind ~= 'retry' then
     load_scopes({ known[i] })
     local s = scopes[known[i]]
+    if kind == 'number' then taken = 2 end
     if kind == 'tenant' and default then
       limit(known[i], default[2], default[3]) -- a tenant that the policy does not name
     elseif s and s.pause <= now and s.probe <= 0 and s.h <= 0 then
@@ -79,4 +83,4 @@ local packed = { pack(TUNING, wanted.version, wanted.retry_share, wanted.default
 for _, c in ipairs(classes) do packed[#packed + 1] = pack(CLASS, c.name, c.weight, c.quantum, c.budget, c.door) end
 call('SET', P .. 'tuning', table.concat(packed))
 save()
-return 1
+return taken

@@ -36,6 +36,12 @@ def resume(turn: Turn, name: str) -> None:
         scope.closed_until = 0
         turn.reopened(scope)
         turn.empty(scope)
+    look_again(turn)
+    turn.keep()
+
+
+def look_again(turn: Turn) -> None:
+    """Has parked flows looked at again: what they wait for is another than when they were parked."""
     for provider in {line.name[0] for line in turn.index.lines.values() if line.known}:
         parked = turn.provider(provider).parked
         waiting = parked.above(turn.now, len(parked))
@@ -43,7 +49,6 @@ def resume(turn: Turn, name: str) -> None:
             parked.put(member, turn.now)
         if waiting:
             turn.wake(provider)
-    turn.keep()
 
 
 def up(turn: Turn, provider: str, session: str, ramp: tuple[float, float]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 from scheduler.core.records import NO_NUMBER
@@ -9,6 +10,7 @@ from scheduler.plain.state import FlowQueue, NumberBucket, Scope
 from scheduler.plain.turn import Turn, has_room
 
 _FORGET_MS = 60_000
+_LONGEST = 255  # segments of a message at most
 
 
 class Numbers:
@@ -31,6 +33,9 @@ class Numbers:
         found = self._seen.get(name) or self._turn.index.numbers.get(name)
         if found is None or (name not in self._seen and self._turn.now > found.until):
             found = NumberBucket(self._turn.started_at + scope.burst * scope.pace_ms)
+        elif name not in self._seen:  # more was owed under another rate
+            most = self._turn.now + (scope.burst + _LONGEST) * scope.pace_ms
+            found = replace(found, paid_until=min(found.paid_until, most))
         self._seen[name] = found
         return found
 
@@ -58,6 +63,13 @@ class Numbers:
         bucket = self.bucket(scope, number)
         bucket.held_until = max(bucket.held_until, until)
         self._keep(scope, number, bucket)
+
+    def begin_line(self, scope: Scope, number: bytes) -> None:
+        """The line of this number's held messages begins anew: it was reckoned under another rate."""
+        bucket = self.bucket(scope, number)
+        if bucket.held_until > 0:
+            bucket.held_until = 0
+            self._keep(scope, number, bucket)
 
     def charge(self, scope: Scope, number: bytes, segments: int) -> None:
         """A message leaves."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -100,8 +101,12 @@ class Scheduler:
         await self._tune(forced=False)
 
     async def _tune(self, *, forced: bool) -> None:
-        if self._tuning is not None:
-            await self._runner.run("tune", self._now(), tuning_out(self._tuning), "1" if forced else "0")
+        if self._tuning is None:
+            return
+        taken = await self._runner.run("tune", self._now(), tuning_out(self._tuning), "1" if forced else "0")
+        if taken:
+            with suppress(IndexUnavailable):  # in an index that is lost nothing waits
+                await self._look_again(*(("unpark", "unhold") if taken == 2 else ("unpark",)))
 
     async def _run_tuned(self, name: str, *args: object) -> object:
         """Runs a script that needs a tuning; a server that forgot it (emptied) is told again, once."""
@@ -289,9 +294,14 @@ class Scheduler:
     async def resume(self, scope: str) -> None:
         """Ends a pause with an empty bucket; parked flows are looked at again."""
         await self._steer("resume", escape(scope))
+        await self._look_again("unpark")
+
+    async def _look_again(self, *verbs: str) -> None:
+        """Has what waits for an instant looked at again, in bounded steps."""
         for provider in {provider for provider, _ in await self.counts()}:
-            while await self._steer("unpark", escape(provider)):
-                pass
+            for verb in verbs:
+                while await self._steer(verb, escape(provider)):
+                    pass
 
     async def report_answers(self, provider: str, counts: Mapping[str, int]) -> None:
         """Segments that the carrier answered since the last report, per class: what drain is measured by."""

@@ -34,7 +34,7 @@ PARTS = {
     "lease": ("records", "flows", "leases", "numbers", "faults", "lease"),
     "ack": ("records", "flows", "leases", "numbers", "ack"),
     "tune": ("records", "tune"),
-    "steer": ("records", "flows", "faults", "steer"),
+    "steer": ("records", "flows", "numbers", "faults", "steer"),
     "health": ("records", "flows", "faults", "health"),
     "explain": ("records", "flows", "numbers", "faults", "estimate", "explain"),
     "rebuild": ("records", "flows", "rebuild"),

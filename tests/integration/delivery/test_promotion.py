@@ -18,6 +18,7 @@ from gateway.delivery.rebuild import Rebuilder
 from gateway.delivery.sweeps import Sweeper
 from gateway.ledger.promotions import promote_due
 from gateway.ledger.rebuild import LineCounts
+from gateway.policy.rules.parse import read_policy
 from gateway.policy.rules.tuning import tuning_of
 from gateway.telemetry import REGISTRY
 from scheduler.core.asks import LeaseAsk
@@ -26,6 +27,10 @@ from scheduler.store.scheduler import Scheduler
 from tests.integration.delivery.world import World, index_of
 
 LINE = ("carrier-a", "transactional")
+CARRIER = """
+providers: {carrier-a: {sessions: {a1: {host: h, port: 1, system_id: a, password: b, bind: transceiver, window: 10}}}}
+routes: {main: {match: {}, provider: carrier-a}}
+"""
 
 
 class Gateway:
@@ -180,6 +185,31 @@ async def test_a_line_that_drifted_in_two_looks_is_rebuilt_alone(gateway: Gatewa
     await check.turn()
     assert await gateway.scheduler.counts() == {LINE: 1}
     assert await gateway.leased() == [message.bytes]
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "tenants: {acme: {limits: {rate_per_s: 0.01, burst: 1}}}",
+        "tenants: {acme: {limits: null, senders: {ACME: {limits: {rate_per_s: 0.01, burst: 1}}}}}",
+        "tenants: {acme: {limits: null}}\n"
+        "destinations: {all: {prefixes: ['+4', '+3'], limits: {rate_per_s: 0.01, burst: 1}}}",
+    ],
+    ids=["tenant", "sender", "destination"],
+)
+async def test_a_limit_where_there_was_none_holds_what_waits_already(gateway: Gateway, limit: str) -> None:
+    """Design section 3: a policy version that brings a limit to a new scope re-keys the lines that it touches."""
+    gateway.rt.policies.current = read_policy(CARRIER + "tenants: {acme: {limits: null}}", 1)
+    messages = {(await gateway.world.message(sender="ACME")).bytes for _ in range(5)}
+    await gateway.rebuilder.turn()
+    assert await gateway.scheduler.counts() == {LINE: 5}
+    gateway.rt.policies.current = read_policy(CARRIER + limit, 2)
+    await gateway.rebuilder.turn()
+    assert await gateway.scheduler.counts() == {LINE: 5}
+    assert await gateway.leased() == [], "a bucket that nobody knew is empty"
+    gateway.rt.policies.current = read_policy(CARRIER + "tenants: {acme: {limits: null}}", 3)
+    await gateway.rebuilder.turn()
+    assert set(await gateway.leased()) == messages
 
 
 async def test_references_without_a_row_go_with_the_rebuild_of_their_line(gateway: Gateway) -> None:

@@ -254,6 +254,34 @@ async def test_floors_and_otp_hold_across_reloads(index: Redis, seed: int) -> No
     await world.check_index()
 
 
+@pytest.mark.parametrize("after", [(10.0, 5), None], ids=["raised", "gone"])
+@pytest.mark.parametrize(
+    "scope", ["tenant:a", "application:a/x", "sender:a/S", "destination:it", "route:r", "number:it"]
+)
+async def test_a_limit_that_is_loosened_lets_go_of_what_it_held(
+    index: Redis, scope: str, after: tuple[float, int] | None
+) -> None:
+    """One in a quarter of an hour, then ten a second: what was parked or held must not wait for the old instant,
+    and a message that comes afterwards neither."""
+    world = await World.create(index, {scope: (0.001, 1)})
+    world.clock.at += 2_000_000
+    scopes = () if scope.startswith("tenant:") else (scope,)
+    way, number = flow("p", "marketing", "a", *scopes), b"number-1" if scope.startswith("number:") else bytes(8)
+    await world.enqueue([Entry(way, world.reference(ttl_ms=9_000_000, number=number)) for _ in range(6)])
+    assert len((await world.send(LeaseAsk("p", "s1", 10))).items) == 1
+    assert not (await world.send(LeaseAsk("p", "s1", 10))).items
+    await world.scheduler.tune(Tuning(2, CLASSES, limits={} if after is None else {scope: after}))
+    sent = 0
+    for tick in range(50):
+        world.clock.at += 1_000
+        sent += len((await world.send(LeaseAsk("p", "s1", 10))).items)
+        if tick == 2:
+            await world.enqueue([Entry(way, world.reference(ttl_ms=9_000_000, number=number))])
+    assert sent == 6
+    world.limits = {scope: after} if after is not None else {}
+    await world.check_index()
+
+
 @pytest.mark.parametrize(
     ("name", "holds", "said"),
     [
