@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.admission.fields import DEFAULTS_POINTER, FieldFault, MessageRequest, Place, pointer_part, read_message
 from gateway.admission.problems import Problem
+from scheduler.core.values import valueclass
 
 MESSAGES_MAX: Final = 1_000
 _REPEATABLE: Final = frozenset({429, 503})
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class BatchRequest:
     """A batch whose frame is right; its items may still be anything."""
 

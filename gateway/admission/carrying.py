@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gateway.admission.fields import MessageRequest, Place
 from gateway.admission.problems import Problem, invalid, refused
 from gateway.domain.vendor_tlvs import TlvUnfit, octets_of
 from gateway.policy.rules.snapshot import Dialect, Policy, Route, TrafficClass
+from scheduler.core.values import valueclass
 from smpp.text import Carriage, Measure, TextError, measure
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Carried:
     """A route that can carry the message, and what it takes there."""
 
@@ -20,7 +19,7 @@ class Carried:
     carriage: Carriage
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Burden:
     """What is to be carried: `text` as it will be sent, and where its fields stand in the body."""
 

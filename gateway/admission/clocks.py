@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gateway.admission.fields import MessageRequest
 from gateway.admission.problems import Problem
 from gateway.admission.send_windows import opens_at
 from gateway.policy.rules.snapshot import SendWindow, TrafficClass
+from scheduler.core.values import valueclass
 
 # What a message that is held waits for: the words of `due.kind` and of its events.
 SEND_AT = "send_at"
@@ -18,7 +17,7 @@ SEND_AT_MAX_MS = 35 * 86_400_000
 IDLE_MS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Clocks:
     """UTC ms. `not_before` is None for a message that may leave at once."""
 

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gateway.admission import instants, senders
+from scheduler.core.values import valueclass
 
 CLASSES = ("otp", "transactional", "marketing", "non_priority")
 ENCODINGS = ("auto", "gsm7", "ucs2")
@@ -36,7 +37,7 @@ _TLV_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
 _TLV_TEXT = re.compile(r"[\x20-\x7e]*")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class FieldFault:
     """One wrong field: its JSON Pointer (RFC 6901) and what is wrong with it."""
 
@@ -44,7 +45,7 @@ class FieldFault:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Place:
     """Where a message's fields stand in the body: at `pointer`, those named in `inherited` at `/defaults`."""
 

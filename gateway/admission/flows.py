@@ -7,13 +7,13 @@ Door, retries, promoter and rebuild all come through here, so that a message fin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 from gateway.policy.rules.lookup import destination_for, tenant_rules
 from gateway.policy.rules.snapshot import Destination, Policy
 from scheduler.core.records import Entry, Flow, Reference
+from scheduler.core.values import valueclass
 
 NO_NUMBER = bytes(8)
 _POLICIES_MAX = 4  # the version in use and a few that tests hold
@@ -21,7 +21,7 @@ _FLOWS_MAX = 50_000
 _flows: dict[int, tuple[Policy, dict[tuple[object, ...], Flow]]] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class FlowFacts:
     """What of a message decides its flow; `ttl_ms` is the whole usefulness window."""
 

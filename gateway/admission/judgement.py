@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gateway.admission import numbering
 from gateway.admission.carrying import Burden, Carried, carried_by
@@ -14,10 +14,11 @@ from gateway.admission.send_windows import window_for
 from gateway.policy.rules.lookup import candidates, destination_for, tenant_rules
 from gateway.policy.rules.snapshot import Limit, Policy, Route, SendWindow, Tenant, TrafficClass
 from scheduler.core.records import Flow
+from scheduler.core.values import valueclass
 from smpp.text import Measure, transliterate
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Moment:
     """What one decision is made from. `draw` (0 <= draw < 1) chooses among routes that are equals."""
 
@@ -28,7 +29,7 @@ class Moment:
     draw: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Allowed:
     """A message that the policy allows: all that the queue and the ledger need to know of it.
 

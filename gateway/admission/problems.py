@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final
 
 import orjson
 
 from gateway.admission.fields import FieldFault
+from scheduler.core.values import valueclass
 
 MEDIA_TYPE: Final = "application/problem+json"
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -53,7 +54,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Problem:
     """A refusal: `members` are extension members, `retry_after_s` whole seconds where repeating may help."""
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from gateway.admission.clocks import Clocks
 from gateway.admission.judgement import Allowed
 from gateway.domain import states
+from scheduler.core.values import valueclass
 
 DAY_MS: Final = 86_400_000
 # A message in doubt is decided ten minutes after its deadline (contract, `failed`).
 _DOUBT_MS: Final = 600_000
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Admitted:
     """What the door decided: which candidate, when, how long it will wait; `due_kind` where it waits for a time."""
 
@@ -26,7 +26,7 @@ class Admitted:
     due_kind: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Identity:
     """Whose message it is and under which policy version it was decided."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.admission.flows import FlowFacts, flow_of
@@ -10,12 +9,13 @@ from gateway.admission.verdicts import DEFER_SHARE, NOT_OPEN, OWN_KINDS, RETRY_A
 from gateway.policy.rules.lookup import candidates, tenant_rules
 from gateway.policy.rules.snapshot import Policy, Route, Tenant, TrafficClass
 from scheduler.core.asks import Ask, Verdict
+from scheduler.core.values import valueclass
 
 SAMPLES_MAX: Final = 500
 _NOBODY: Final = bytes(8)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Sample:
     """One class on one route, as one segment to a number of that route; `ways` are the routes that are asked about."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 from gateway.admission.clocks import IDLE_MS, Clocks, defer
@@ -12,6 +11,7 @@ from gateway.admission.problems import STORAGE, Problem
 from gateway.admission.send_windows import closes_at, opens_at
 from gateway.policy.rules.snapshot import TrafficClass
 from scheduler.core.asks import Ask, Verdict
+from scheduler.core.values import valueclass
 
 # Kinds whose limit is the tenant's own: its backlog is its own business (429), anything else is shared capacity (503).
 OWN_KINDS: Final = frozenset({"tenant", "application"})
@@ -20,7 +20,7 @@ RETRY_AFTER_MAX_S: Final = 86_400  # as far as a daily cap may be away; what nev
 NOT_OPEN: Final = "storage"  # the class is still being rebuilt in the index
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Thresholds:
     """What a message may wait, milliseconds."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from gateway.admission.problems import MEDIA_TYPE, Problem
+from scheduler.core.values import valueclass
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -17,7 +17,7 @@ _CHALLENGE: Final = (b"www-authenticate", b"Bearer")
 REPLAYED: Final = (b"idempotent-replayed", b"true")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Answer:
     """An HTTP answer; Content-Length and X-Request-Id are added where it is sent."""
 

@@ -11,7 +11,6 @@ import os
 import random
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -51,6 +50,7 @@ from gateway.policy.rules.snapshot import Policy, Tenant
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
 from scheduler.core.asks import Ask, Verdict
+from scheduler.core.values import valueclass
 from scheduler.store.scheduler import IndexUnavailable
 
 MESSAGES, BATCH = "messages", "batch"
@@ -61,7 +61,7 @@ _REMEMBERED_MAX, _REMEMBERED_OCTETS_MAX, _REMEMBERED_S = 5_000, 4_096, 60.0
 _doors = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class TenantRef:
     """The tenant that a call belongs to."""
 
@@ -69,7 +69,7 @@ class TenantRef:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Visit:
     """One call at the door after its toll: whose, under which key, with which body; `headers` go on every answer."""
 

@@ -19,6 +19,7 @@ from redis.exceptions import NoScriptError, RedisError
 from gateway.api.answers import Headers
 from gateway.gathering import Gatherer, GatheringFull
 from gateway.policy.rules.snapshot import Limit
+from scheduler.core.values import valueclass
 
 REDIS_S: Final = 0.25
 _TOLLS_MAX: Final = 500
@@ -71,7 +72,7 @@ _FRESH_S: Final = 0.25  # longer than this a worker keeps nothing that it took i
 _TENANTS_MAX: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Toll:
     """A request at the door: `cost` messages of a tenant whose rate is `limit`."""
 
@@ -80,7 +81,7 @@ class Toll:
     cost: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Grant:
     """Whether a request may pass, and what is left (messages, seconds)."""
 

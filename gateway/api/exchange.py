@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.api.answers import Answer
 from gateway.api.protocol import HANG_UP
+from scheduler.core.values import valueclass
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -18,7 +18,7 @@ BODY: Final = "sluicegate.body"
 REQUEST_ID: Final = "sluicegate.request_id"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Exchange:
     """A request whose body has arrived."""
 

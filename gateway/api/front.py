@@ -13,7 +13,6 @@ import itertools
 import re
 import secrets
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway import logs
@@ -23,6 +22,7 @@ from gateway.api.answers import Answer, problem_answer
 from gateway.api.exchange import BODY, REQUEST_ID, App, Receive, Scope, Send, send_answer
 from gateway.api.protocol import BEGUN_MONO, COMPLETE
 from gateway.telemetry import metrics
+from scheduler.core.values import valueclass
 
 BODY_MAX: Final = 64 * 1024
 BATCH_BODY_MAX: Final = 1024 * 1024
@@ -32,7 +32,7 @@ AT_WORK_MAX: Final = 2_000
 UNFINISHED_OCTETS_MAX: Final = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Bodies:
     """Octets that a body may have: in general, and by path."""
 

@@ -22,6 +22,7 @@ from yarl import URL
 
 from gateway.callbacks.addresses import AddressRefused, Resolver, check_url
 from gateway.callbacks.tries import ADDRESS_REFUSED, Answer, retry_after_ms
+from scheduler.core.values import valueclass
 
 ANSWER_BYTES: Final = 4_096
 IDLE_S: Final = 30.0
@@ -36,7 +37,7 @@ _HEADERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Target:
     """A URL taken apart once: whose addresses are looked up, and what it is called in requests."""
 

@@ -23,6 +23,7 @@ from gateway.logs import get
 from gateway.loops import end
 from gateway.policy.rules.snapshot import CallbackRules
 from gateway.telemetry import metrics
+from scheduler.core.values import valueclass
 
 # Failures in a row after which a line sends one notice at a time and then rests.
 TIRED: Final = 8
@@ -37,7 +38,7 @@ _TAKEN: Final = metrics.callbacks_total.labels("taken")
 _log = get(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Terms:
     """How an endpoint is spoken to under one policy version.
 
@@ -52,7 +53,7 @@ class Terms:
     unresolved: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Means:
     """What every line works with. `terms` reads the policy in use; `chance` is uniform in [0, 1)."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
 
 from gateway.ledger.callback_lines import Line, Verdict
 from gateway.policy.rules.snapshot import CallbackRules
+from scheduler.core.values import valueclass
 
 BASE_MS: Final = 1_000
 CAP_MS: Final = 3_600_000
@@ -17,7 +17,7 @@ ADDRESS_REFUSED: Final = "address_refused"  # the fault of a try that was not be
 _DATE_MAX: Final = 64  # characters; the longest form of an HTTP date has 33
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Answer:
     """How an endpoint answered: an HTTP status, or the name of what went wrong."""
 

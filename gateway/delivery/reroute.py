@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -26,6 +25,7 @@ from gateway.policy.rules.snapshot import Policy, Route
 from gateway.runtime import Runtime
 from gateway.telemetry import metrics
 from scheduler.core.asks import Ask, IndexReport
+from scheduler.core.values import valueclass
 from scheduler.store.scheduler import IndexUnavailable
 
 LOOK_S: Final = 2.0
@@ -37,7 +37,7 @@ _FIRST: Final = UUID(int=0)
 log = get(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Outages:
     """Routes and carriers that cannot send now, and carriers that can."""
 

@@ -5,8 +5,10 @@ Coverage is not the delivery rate: a carrier that reports every failure has full
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from scheduler.core.values import valueclass
 
 HOUR_MS: Final = 3_600_000
 # Receipts of a phone that is switched off come late: what was sent within six hours says nothing yet (contract 4).
@@ -25,7 +27,7 @@ THIN: Final = "thin"  # receipts come, but for a part only
 IDLE: Final = "idle"  # nothing was sent
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class HourCounts:
     """One hour of one provider: what was sent in it and what became of that, and what arrived in it."""
 

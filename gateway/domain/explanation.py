@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.domain import ids, states
 from scheduler.core.asks import Explanation
+from scheduler.core.values import valueclass
 
 # Scopes beside the kinds of limits: what a message can wait for that is no limit.
 NOT_BEFORE: Final = "not_before"
@@ -31,7 +31,7 @@ _REASONS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Wait:
     """What the ledger says of a message that waits: a due row, a pause it met, an attempt without an answer.
 

@@ -7,10 +7,11 @@ receipts say, so two processes that saw the same set answer the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from gateway.domain import states
+from scheduler.core.values import valueclass
 
 # Final words of one part, worst first: the worst decides over parts, and breaks ties inside a part without times.
 _SEVERITY: Final[Mapping[str, int]] = {
@@ -32,7 +33,7 @@ UNTOUCHED: Final = frozenset({states.EXPIRED, states.CANCELED, states.SUPPRESSED
 OUTCOME_UNKNOWN: Final = "outcome_unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Fact:
     """One receipt of one part; instants are UTC ms, `done_at` on the carrier's clock."""
 
@@ -44,7 +45,7 @@ class Fact:
     received_at: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class NetworkWord:
     """What the set of receipts comes to: `decided` once `state` is a final word for the whole message."""
 
@@ -68,7 +69,7 @@ class NetworkWord:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Settled:
     """A change of status that receipts or the cut-off bring; `corrected` where a final status changed."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from scheduler.core.values import valueclass
 from smpp.text.gsm import NO_SHIFT, Shift
 
 Coding = tuple[int, Shift]  # data_coding, and the national tables that the header names
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Part:
     """One part as it came; `row_id` rises with time, `done` was handed over before."""
 
@@ -67,7 +68,7 @@ class Gathered:
         return "".join(pieces)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Settled:
     """What can be handed over now, and which rows turned out to be doubles."""
 

@@ -7,11 +7,11 @@ away, so ` Stop. ` and `stop all` are words, and `please stop` is not. Who says 
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from gateway.policy.rules.snapshot import Inbound, Policy
+from scheduler.core.values import valueclass
 
 STOP: Final = "stop"
 START: Final = "start"
@@ -20,7 +20,7 @@ _TEXT_MAX: Final = 100  # a longer text is no single word, whatever stands in it
 _NATIONAL_MIN: Final = 7
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Ownership:
     """The tenant that a number belongs to, and the number as its policy writes it."""
 

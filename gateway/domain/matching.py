@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Final
 from uuid import UUID
+
+from scheduler.core.values import valueclass
 
 YOUNG_MS: Final = 10_000
 YOUNG_EVERY_MS: Final = 200
@@ -33,7 +34,7 @@ _ID_DIGITS_MAX: Final = 64
 _MOBILE_MARK: Final = re.compile(r"(52)1(\d{10})|(54)9(\d{10})|(55\d\d)9(\d{8})")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Candidate:
     """An accepted part that carries the id in question; `recipient` is '' where its owner asked to be forgotten."""
 
@@ -45,7 +46,7 @@ class Candidate:
     sent_at: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Asked:
     """What a receipt tells of its message besides the id. `submitted_at` (UTC ms) is of the carrier's clock.
 
@@ -59,7 +60,7 @@ class Asked:
     reference: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Submit:
     """A submit that may be at the carrier under an id that nobody told us.
 
@@ -77,7 +78,7 @@ class Submit:
     latest_at: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Stray:
     """A receipt that no carrier id explains. `submitted_at` and `done_at` (UTC ms) are of the carrier's clock."""
 

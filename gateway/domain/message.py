@@ -6,11 +6,11 @@ The API answers it, callbacks carry it (with `seq`). Number and sender belong to
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.domain import ids, states
 from gateway.domain.folding import Fact, fold
+from scheduler.core.values import valueclass
 
 # attempts.outcome -> type of the event at outcome_at; others (accepted, given_back, closed) tell nothing new.
 _EVENT_OF_OUTCOME: Final[Mapping[str, str]] = {
@@ -53,7 +53,7 @@ _ORDER: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class History:
     """What the ledger keeps of a message besides its row."""
 

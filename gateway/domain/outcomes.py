@@ -8,11 +8,11 @@ a clock or chance: `now_at` (UTC ms on the queue's clock) and `jitter` (0 <= jit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.domain import states
 from gateway.policy.rules.snapshot import Retries, TrafficClass
+from scheduler.core.values import valueclass
 
 # How long a doubt is held after the last useful moment before it counts as unknown for good (contract, `failed`).
 DOUBT_MS: Final = 600_000
@@ -45,7 +45,7 @@ EVENTS: Final[Mapping[str, str]] = {
 CORRECTED: Final = "message.corrected"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Standing:
     """A message row as locked. `error` is the last refusal, or what it failed with."""
 
@@ -64,7 +64,7 @@ class Standing:
         return self.expires_at if self.submit_begun else self.submit_by
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Refusal:
     """What the carrier said: `code` is the status's name, `command_status` its number."""
 
@@ -72,7 +72,7 @@ class Refusal:
     command_status: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Ending:
     """How one slot ended.
 
@@ -89,7 +89,7 @@ class Ending:
     fault: str | None = None  # why the message cannot be put on the wire at all
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Rules:
     """The policy as far as it concerns one message; `receipts_expected` is false where the dialect registers none."""
 
@@ -99,7 +99,7 @@ class Rules:
     receipts_expected: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Change:
     """The message row after the ending; `version` always rises by one with it."""
 
@@ -119,7 +119,7 @@ class Change:
     sent_at: int | None = None  # where a carrier has all of it now
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Spent:
     """The counters once the ending is booked: the base of every change."""
 

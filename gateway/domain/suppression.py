@@ -7,12 +7,12 @@ of the consent list; a class that says nothing (otp and transactional unless the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.domain import states
 from gateway.domain.outcomes import CLOSED, DOUBT_MS, PARTS_INCOMPLETE, Change, Standing
 from gateway.policy.rules.snapshot import Policy, TrafficClass
+from scheduler.core.values import valueclass
 
 OPTED_OUT: Final = "opted_out"
 NO_CONSENT: Final = "no_consent"
@@ -20,7 +20,7 @@ SUPPRESSED_EVENT: Final = "message.suppressed"
 FAILED_EVENT: Final = "message.failed"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ConsentRules:
     """The classes that heed the stop list, and those among them that need consent."""
 

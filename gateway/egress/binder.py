@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from gateway import logs
@@ -19,6 +18,7 @@ from gateway.policy.holder import PolicyHolder
 from gateway.policy.rules.snapshot import Policy, Session
 from gateway.policy.secrets import SecretMissing
 from gateway.telemetry import metrics, status_label
+from scheduler.core.values import valueclass
 from smpp.link import BindRefused, Connection, LinkHandler, LinkLost
 from smpp.protocol.errors import PduInvalid
 from smpp.protocol.status import NAMES, consequence
@@ -48,7 +48,7 @@ class Holder(LinkHandler, Protocol):
         """Why there is no link, for a person: no secret, no address."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class BinderParts:
     """What binding works with."""
 

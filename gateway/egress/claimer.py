@@ -32,6 +32,7 @@ from gateway.sealing import SealBroken, Sealer, about_message
 from gateway.telemetry import metrics
 from scheduler.core.asks import Leased, LeasedItem
 from scheduler.core.records import Reference
+from scheduler.core.values import valueclass
 from scheduler.store.scheduler import IndexUnavailable, Scheduler
 from smpp.text import TextError
 
@@ -53,7 +54,7 @@ class Claims:
     pending: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ClaimerParts:
     """What the claimer works with; `policy` gives the snapshot of the moment."""
 
@@ -67,7 +68,7 @@ class ClaimerParts:
     sealer: Sealer
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Asked:
     claims: Claims
     leased: Leased

@@ -9,7 +9,6 @@ import asyncio
 import random
 import re
 from collections import deque
-from dataclasses import dataclass
 from typing import Final
 
 from gateway import logs
@@ -21,6 +20,7 @@ from gateway.ledger.inbox import ReceivedPart, ReceivedReceipt, keep
 from gateway.policy.rules.snapshot import Dialect
 from gateway.sealing import Sealer
 from gateway.telemetry import metrics
+from scheduler.core.values import valueclass
 from smpp.link import Connection
 from smpp.protocol.codec import encode
 from smpp.protocol.errors import ROK, RX_T_APPN
@@ -39,7 +39,7 @@ _MESSAGE_ID: Final = re.compile(rb"[0-9A-Fa-f]{32}")
 _log = logs.get("egress.inbox")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Delivery:
     """One deliver_sm or data_sm that waits to be read, kept and answered; `session` is (provider, name)."""
 

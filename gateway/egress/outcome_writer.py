@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -32,6 +32,7 @@ from gateway.ledger.outcomes import (
     store_endings,
 )
 from gateway.policy.rules.snapshot import Policy
+from scheduler.core.values import valueclass
 from scheduler.store.scheduler import IndexUnavailable, Scheduler
 
 BATCH_MAX: Final = 500
@@ -42,7 +43,7 @@ _APART_S: Final = 0.05  # nobody waits for an answer to be written down; batches
 _log = logs.get("egress.outcomes")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class WriterParts:
     """What the writer works with; `policy` gives the snapshot of the moment."""
 

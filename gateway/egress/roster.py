@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gateway.ledger.owners import Member, share
+from scheduler.core.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Plan:
     """What this process should do now: sessions to try for (at most `room` of them) and sessions to give up."""
 

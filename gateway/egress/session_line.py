@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from gateway import logs
@@ -31,6 +31,7 @@ from gateway.policy.holder import PolicyHolder
 from gateway.policy.rules.snapshot import Policy, Ramp, Session
 from gateway.telemetry import metrics
 from scheduler.core.asks import Health
+from scheduler.core.values import valueclass
 from scheduler.store.scheduler import IndexUnavailable, Scheduler
 from smpp.link import Connection
 from smpp.protocol.pdu import DataSm, DeliverSm, Pdu
@@ -41,7 +42,7 @@ _ANSWERS_S: Final = 2.0
 _log = logs.get("egress.session")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LineParts:
     """What a session works with; `delivered` takes what the carrier delivers on it.
 

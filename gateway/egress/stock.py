@@ -11,7 +11,6 @@ import math
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from gateway import logs
@@ -24,6 +23,7 @@ from gateway.policy.holder import PolicyHolder
 from gateway.telemetry import metrics
 from scheduler.core.asks import LeaseAsk, Leased
 from scheduler.core.records import KINDS
+from scheduler.core.values import valueclass
 from scheduler.store.scheduler import IndexUnavailable, Scheduler
 
 WANT_MAX: Final = 200
@@ -38,7 +38,7 @@ _WAIT_MIN_S: Final = 0.01  # a limit that frees one token at a time is collected
 _log = logs.get("egress.stock")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class StockParts:
     """What the leasing of a session works with.
 

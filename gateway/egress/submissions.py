@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -15,6 +14,7 @@ from gateway.domain.ids import made_at
 from gateway.domain.vendor_tlvs import octets_of
 from gateway.egress.flights import Flight
 from gateway.policy.rules.snapshot import Dialect
+from scheduler.core.values import valueclass
 from smpp.protocol.pdu import SubmitSm
 from smpp.text import Segment, segment
 
@@ -63,7 +63,7 @@ class References:
         return reference & 0xFFFF
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Lease:
     """What the scheduler said about one claimed message."""
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
+from scheduler.core.values import valueclass
 from smpp.protocol.status import ESME_RMSGQFUL, Consequence
 
 DESTINATIONS_MAX: Final = 64  # three are enough to tell; a storm must not grow it
 _TOKEN_OCTETS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Counts:
     """What was answered since the last report. `queue_full` holds tokens of the numbers that RMSGQFUL spoke of."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 from uuid import UUID
@@ -18,6 +17,7 @@ from gateway.ledger.consents import Advance
 from gateway.loops import repeat
 from gateway.policy.rules.snapshot import Policy
 from gateway.runtime import Runtime
+from scheduler.core.values import valueclass
 
 BATCH: Final = 2_000
 _LOOK_S: Final = 2.0
@@ -69,7 +69,7 @@ class Importer:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Kept:
     """A list that is read up to a row."""
 

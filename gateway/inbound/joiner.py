@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import asyncpg
@@ -27,6 +26,7 @@ from gateway.policy.rules.snapshot import Policy
 from gateway.runtime import Runtime
 from gateway.sealing import SealBroken, about_provider
 from gateway.telemetry import metrics
+from scheduler.core.values import valueclass
 
 BATCH: Final = 200
 _LOOK_S: Final = 5.0  # new parts wake the loop; a wake that was lost costs this much at most
@@ -37,7 +37,7 @@ _REPEATS_MS: Final = 600_000
 log = get(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Told:
     """A text whose parts are together, before it is known whose it is."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -13,6 +12,7 @@ from gateway.admission import numbering, senders
 from gateway.domain.keywords import own_number
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import Policy
+from scheduler.core.values import valueclass
 
 FAULTS_SHOWN: Final = 100
 ROWS_MAX: Final = 200_000
@@ -27,7 +27,7 @@ class ListUnreadable(ValueError):
     """A list that cannot be read at all; the text says why and quotes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Row:
     """One line of a list: the entry that it asks for, or what is wrong with it."""
 
@@ -36,7 +36,7 @@ class Row:
     fault: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Taken:
     """A list as it was handed in: how many rows it has, and the first of them."""
 

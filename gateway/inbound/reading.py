@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from phonenumbers import COUNTRY_CODE_TO_REGION_CODE
@@ -14,6 +13,7 @@ from gateway.admission import numbering
 from gateway.domain.joining import Coding
 from gateway.domain.keywords import digits_of
 from gateway.policy.rules.snapshot import Policy
+from scheduler.core.values import valueclass
 from smpp.protocol import commands
 from smpp.protocol.codec import decode as decode_pdu
 from smpp.protocol.errors import ProtocolError
@@ -31,7 +31,7 @@ _MEXICAN_MOBILE: Final = re.compile(r"(?:00)?521(\d{10})", re.ASCII)
 _INTERNATIONAL, _NATIONAL = 1, 2  # type of number (SMPP 3.4, 5.2.5)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Read:
     """A PDU taken apart; `place` is None for a text that is whole, `source_ton` the type of the handset's number."""
 

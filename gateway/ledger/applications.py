@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,6 +11,7 @@ import asyncpg
 from gateway.domain import states
 from gateway.domain.ids import uuid7
 from gateway.ledger.claims import PLANNER_SETTINGS
+from scheduler.core.values import valueclass
 
 _LOOKED: Final = 5_000
 _COUNT_S: Final = 5.0
@@ -62,7 +62,7 @@ _AUDIT: Final = "INSERT INTO audit (at, actor, action, detail) VALUES ($1, $2, $
 _FIRST: Final = UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Sweepings:
     """One batch of a cancellation: which messages were canceled, and where the next goes on (None: at the end)."""
 

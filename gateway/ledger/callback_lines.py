@@ -6,7 +6,6 @@ A row is one notice to one endpoint; `webhook_id` stays the same over retries (c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID, uuid4
 
@@ -20,6 +19,7 @@ from gateway.ledger.inbound import readable
 from gateway.policy.rules.lookup import tenant_rules
 from gateway.policy.rules.snapshot import CallbackTarget, Policy
 from gateway.sealing import Sealer
+from scheduler.core.values import valueclass
 
 CHANNEL: Final = "sluicegate_callbacks"
 _HEARD_MAX: Final = 7_000
@@ -132,7 +132,7 @@ WHERE c.id = w.id
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Endpoint:
     """One address of one tenant: what gets a line of its own."""
 
@@ -142,7 +142,7 @@ class Endpoint:
     url: str
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Line:
     """One notice as it waits in an endpoint's line; `tries` are those already made."""
 
@@ -154,7 +154,7 @@ class Line:
     tries: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Verdict:
     """What a try came to where the row stays: when next, or since when it is given up (UTC ms)."""
 
@@ -164,7 +164,7 @@ class Verdict:
     gave_up_at: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class TenantNotice:
     """Something a tenant is told that is not about one of its messages: `about` is the row it tells of."""
 
@@ -174,7 +174,7 @@ class TenantNotice:
     data: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Notice:
     tenant_id: int
     url: str

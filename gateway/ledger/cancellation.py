@@ -6,13 +6,13 @@ claim inserts without the lock, so whoever inserted first has won.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
 
 from gateway.domain import ids
+from scheduler.core.values import valueclass
 
 _CANCEL: Final = """
 WITH wanted AS MATERIALIZED (
@@ -35,14 +35,14 @@ RETURNING m.expires_at
 _THERE: Final = "SELECT 1 FROM messages WHERE day = $1 AND id = $2 AND tenant_id = $3"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Canceled:
     """A message that will never be submitted; its reference in the index is void until `expires_at` (UTC ms)."""
 
     expires_at: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class NotCancelable:
     """The message is there but begun, in doubt or over."""
 

@@ -7,7 +7,6 @@ next_slot) has won that slot; a reference whose slot is closed is dropped here w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 from uuid import UUID
@@ -24,6 +23,7 @@ from gateway.ledger.message_rows import LOCK_MESSAGES, day_spans
 from gateway.ledger.outcomes import standing_of, store_changes
 from gateway.ledger.pauses import is_spared, spared_applications
 from gateway.policy.rules.snapshot import Policy
+from scheduler.core.values import valueclass
 
 # The plan is always: batch -> primary key. Fresh partitions have no statistics, and a guess that goes wrong (a filter
 # on status taken for rare, its result searched once per row) costs a hundred times as much. OFFSET 0 keeps a lateral
@@ -132,7 +132,7 @@ SELECT DISTINCT ON (a.day, a.id) a.id, a.parts
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Wanted:
     """A leased reference that a session asks for."""
 
@@ -142,7 +142,7 @@ class Wanted:
     session: str
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Expired:
     """What a batch closed by our own deadline: for the metrics."""
 

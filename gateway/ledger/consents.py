@@ -7,13 +7,13 @@ an entry for a number also covers the tenant's senders that are names (contract 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
 
 from gateway.policy.rules.snapshot import Policy
+from scheduler.core.values import valueclass
 
 OPT_OUTS, OPT_INS = "opt_outs", "opt_ins"
 LISTS: Final = (OPT_OUTS, OPT_INS)
@@ -78,7 +78,7 @@ UPDATE list_imports SET rows_done = $2, rows_added = rows_added + $3, faults_tot
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Asked:
     """Whom a message would go to, from which sender, for which tenant."""
 
@@ -87,7 +87,7 @@ class Asked:
     sender: str
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Standing:
     """What the lists hold on one recipient."""
 
@@ -95,7 +95,7 @@ class Standing:
     opted_in: bool
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Advance:
     """How far a batch brought an import; `finished_at` (UTC ms) once it is through."""
 
@@ -170,7 +170,7 @@ async def start(conn: asyncpg.Connection[Any], tenant_id: int, recipient: str, s
     await add(conn, OPT_INS, tenant_id, [(recipient, sender)], (INBOUND, now_at))
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class NewImport:
     """A list as it was handed in."""
 

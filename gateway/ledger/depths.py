@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
 
 from gateway.domain import states
+from scheduler.core.values import valueclass
 
 _INBOX = "SELECT count(*) AS rows, min(received_at) AS oldest_at FROM receipts WHERE merged_at IS NULL"
 _OLDEST = """
@@ -21,7 +21,7 @@ WHERE a.outcome IS NULL AND m.status = 'queued'
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Inbox:
     """Receipts not merged yet, unmatched ones included, and since when the oldest (UTC ms)."""
 
@@ -29,7 +29,7 @@ class Inbox:
     oldest_at: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Standing:
     """Of the messages of one status: when the oldest was created, and when the first should be looked at (UTC ms)."""
 
@@ -43,7 +43,7 @@ async def inbox(conn: asyncpg.Connection[Any]) -> Inbox:
     return Inbox(0, None) if row is None else Inbox(row["rows"], row["oldest_at"])
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Open:
     """Messages that are not final: by status (`sending` included) the oldest, by route how many are queued."""
 

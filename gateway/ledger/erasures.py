@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -22,6 +21,7 @@ from gateway.ledger.inbound import readable, shown
 from gateway.ledger.message_rows import LOCK_MESSAGES, MESSAGE_COLUMNS
 from gateway.ledger.retention import hashed
 from gateway.sealing import SealBroken, Sealer, about_message
+from scheduler.core.values import valueclass
 
 LIMIT: Final = 10_000
 _S: Final = 120.0
@@ -88,7 +88,7 @@ UPDATE idempotency i SET answer = w.answer
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Erased:
     """What a request came to. What is `open` (messages, parts of texts) or `owed` (callbacks) is not over yet and
     follows when it is.

@@ -7,7 +7,6 @@ Nothing of it needs the index or a session. What never began is ended by one sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 from uuid import UUID
@@ -19,6 +18,7 @@ from gateway.ledger.callback_lines import add_events
 from gateway.ledger.claims import PLANNER_SETTINGS, Expired, expire_messages
 from gateway.ledger.message_rows import MESSAGE_COLUMNS
 from gateway.policy.rules.snapshot import Policy
+from scheduler.core.values import valueclass
 
 ROUND: Final = 2_000
 _LOCK: Final = "sluicegate.sweep.expiry"
@@ -84,7 +84,7 @@ RETURNING {MESSAGE_COLUMNS}
 """  # noqa: S608 - constant columns only
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Ended:
     """What one round came to. `oldest_at`: the due time of what waited longest (UTC ms).
 

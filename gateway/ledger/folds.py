@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 from uuid import UUID
@@ -18,6 +17,7 @@ from gateway.ledger.callback_lines import CORRECTED, add_events, event_of
 from gateway.ledger.coverage import Deltas, Tally
 from gateway.ledger.message_rows import LOCK_MESSAGES
 from gateway.policy.rules.snapshot import Policy
+from scheduler.core.values import valueclass
 
 _FACTS = """
 SELECT message_id, part, state, provider, error_code, done_at, received_at
@@ -64,7 +64,7 @@ async def parts_told(conn: asyncpg.Connection[asyncpg.Record], ids: Sequence[UUI
 _DECIDED: Final = frozenset({states.DELIVERED, states.UNDELIVERED})
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Refolded:
     """Rows that changed status, as they are now, and how many callbacks were written."""
 

@@ -7,10 +7,11 @@ never kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
+
+from scheduler.core.values import valueclass
 
 _LOOK_UP = """
 SELECT r.n, i.fingerprint, i.answer, i.status_code
@@ -19,7 +20,7 @@ SELECT r.n, i.fingerprint, i.answer, i.status_code
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class KeyPlace:
     """Where a key is unique: per tenant and endpoint."""
 
@@ -28,7 +29,7 @@ class KeyPlace:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Kept:
     """The first answer under a key, and the body that it answered."""
 

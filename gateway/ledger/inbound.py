@@ -6,7 +6,6 @@ Everything of one batch happens in one transaction: the text, the stop or start 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,6 +13,7 @@ import asyncpg
 
 from gateway.domain import ids
 from gateway.sealing import SealBroken, Sealer, about_message
+from scheduler.core.values import valueclass
 
 CHANNEL: Final = "sluicegate_inbound"
 PREFIX: Final = "in_"
@@ -71,7 +71,7 @@ UPDATE inbound i SET tenant_id = w.tenant_id, recipient = w.recipient, sender = 
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Handed:
     """A text as it is handed over. `tenant_id` None: nobody owns the number. Instants are UTC ms."""
 
@@ -87,7 +87,7 @@ class Handed:
     keyword: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Filter:
     """Which texts of a tenant; None does not filter. `before_id` is where a page goes on."""
 

@@ -8,7 +8,6 @@ changes nothing. A handset's message also counts session and sequence_number: tw
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import asyncpg
@@ -17,6 +16,7 @@ from gateway.domain.coverage import HOUR_MS
 from gateway.ledger.coverage import ADD_UP, SHARD
 from gateway.ledger.inbound import CHANNEL as INBOUND
 from gateway.sealing import Sealer, about_provider
+from scheduler.core.values import valueclass
 
 CHANNEL: Final = "sluicegate_receipts"
 _DAY_MS: Final = 86_400_000
@@ -53,7 +53,7 @@ SELECT pg_notify('{INBOUND}', '')
 """  # noqa: S608 - constants of ours
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ReceivedReceipt:
     """A receipt as read in its provider's dialect; `recipient` is its source_addr, digits only."""
 
@@ -72,7 +72,7 @@ class ReceivedReceipt:
     own_reference: str | None = None  # as `gateway.domain.matching.Asked` has it
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ReceivedPart:
     """One PDU of a handset's message, unread."""
 

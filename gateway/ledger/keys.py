@@ -12,13 +12,13 @@ import secrets
 import zlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, Final
 
 import asyncpg
 
 from gateway.clock import Clock
+from scheduler.core.values import valueclass
 
 SEND, READ, MANAGE, ADMIN = "send", "read", "manage", "admin"
 TENANT_SCOPES: Final = frozenset({SEND, READ, MANAGE})
@@ -61,7 +61,7 @@ class KeyRefused(ValueError):
     """A key cannot be made as asked; the text says what to change."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Key:
     """A verified key: whose it is and what it may do. `tenant_id` is None for an operators' key."""
 
@@ -83,7 +83,7 @@ class Key:
         return any((mapped or source) in network for network in self.networks)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class KeyWish:
     """A key to be made. `tenant` is None for an operators' key; `expires_at` is UTC ms."""
 
@@ -93,7 +93,7 @@ class KeyWish:
     expires_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Kept:
     digest: bytes
     key: Key

@@ -22,6 +22,7 @@ from gateway.ledger.folds import Refolded, lock_messages, refold
 from gateway.ledger.retention import HASH_MARK
 from gateway.ledger.unnamed_submits import match_strays, name_submits, still_awaited
 from gateway.policy.rules.snapshot import Policy
+from scheduler.core.values import valueclass
 
 CHANNEL: Final = "sluicegate_receipts"
 BATCH: Final = 500
@@ -90,7 +91,7 @@ WHERE r.id = w.id
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Merged:
     """What one batch came to. `finals`: (provider, ms from sent to the carrier's final word).
 

@@ -7,13 +7,13 @@ the time is over; what was looked through is told. A number that retention has h
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
 import asyncpg
 
 from gateway.ledger.retention import hashed
+from scheduler.core.values import valueclass
 
 FOUND_MAX: Final = 50
 BY_NUMBER_S: Final = 6.0
@@ -39,7 +39,7 @@ SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day
 _S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Search:
     """What was found, newest first; days from `first` to `last` were looked through, `more` lie before these."""
 

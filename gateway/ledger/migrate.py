@@ -7,11 +7,11 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gateway.ledger.connect import connect
+from scheduler.core.values import valueclass
 
 DAYS_AHEAD = 7
 _NAME = re.compile(r"^(\d{4})_[a-z0-9_]+\.sql$")
@@ -26,7 +26,7 @@ class MigrationRefused(Exception):
     """The database and this release do not fit; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Migration:
     """One file of `migrations/`."""
 

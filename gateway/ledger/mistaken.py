@@ -7,7 +7,6 @@ into the inbox, and the message to what the rest of its receipts say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final, Protocol
 from uuid import UUID
@@ -16,6 +15,7 @@ import asyncpg
 
 from gateway.ledger.folds import lock_messages, unfold
 from gateway.policy.rules.snapshot import Policy
+from scheduler.core.values import valueclass
 
 _FORGET: Final = """
 DELETE FROM carrier_ids c
@@ -45,7 +45,7 @@ class LateAnswer(Protocol):
     carrier_ids: list[tuple[int, str]]
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Named:
     """A part and an id of it."""
 

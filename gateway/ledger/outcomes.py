@@ -28,6 +28,7 @@ from gateway.ledger.unnamed_submits import Unnamed, keep_unnamed, take_named
 from gateway.ledger.waiting import RETRY, DueRow, put_due
 from gateway.policy.rules.snapshot import Policy, TrafficClass
 from scheduler.core.records import Entry, pack_batch
+from scheduler.core.values import valueclass
 
 RowT = TypeVar("RowT", bound=Mapping[str, Any])
 
@@ -93,7 +94,7 @@ class Closing:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Bench:
     """What storing needs besides the rows: the policy, the key of number tokens, the time, and a source of jitter."""
 
@@ -103,7 +104,7 @@ class Bench:
     jitter: Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Stored:
     """What a batch came to. `entries` are in the outbox under `outbox_id` and must be enqueued after the commit."""
 

@@ -8,7 +8,7 @@ frees every lock), or when its row says `ended_at` (the local supervisor saw it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Any, Final
 from uuid import UUID
@@ -18,6 +18,7 @@ import asyncpg
 from gateway.domain import outcomes
 from gateway.ledger.folds import parts_expected
 from gateway.ledger.outcomes import Bench, Closing, Stored, store_endings
+from scheduler.core.values import valueclass
 
 HEARTBEAT_S: Final = 2.0
 IDLE_SESSION_TIMEOUT_MS: Final = 8_000
@@ -72,7 +73,7 @@ SELECT a.day, a.id, a.slot, a.provider, m.recipient, m.segments,
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Member:
     """An egress process that has not ended. `locked`: its own lock is held; `holds`: sessions it reported.
 
@@ -90,7 +91,7 @@ class Member:
         return self.locked or not self.settled or now_at - self.heartbeat_at <= DEAD_AFTER_MS
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Burial:
     """What closing the claims of dead owners came to; every `stored` has entries to enqueue after the commit."""
 

@@ -7,10 +7,11 @@ Ending a pause leaves a row of `resumptions` until all that follows from it is d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import asyncpg
+
+from scheduler.core.values import valueclass
 
 APPLICATION: Final = "application"
 ROUTE: Final = "route"
@@ -46,7 +47,7 @@ _AUDIT = "INSERT INTO audit (at, actor, action, detail) VALUES ($1, $2, $3, $4)"
 _TELL = "SELECT pg_notify('sluicegate_pauses', '')"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Place:
     """What can be paused; `tenant_id` and `tenant` are those of an application, else 0 and None."""
 
@@ -66,7 +67,7 @@ class Place:
         return self.kind, self.tenant_id, self.name
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Pause:
     """A pause that stands: since when (UTC ms) and by whom; `mode` is `pause`, or `drain` of a session."""
 

@@ -9,7 +9,6 @@ transaction that makes its messages ready; `due` rows go with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -24,6 +23,7 @@ from gateway.ledger.pauses import is_spared, spared_applications
 from gateway.ledger.waiting import RETRY, put_outbox
 from gateway.policy.rules.snapshot import Policy, Provider
 from scheduler.core.records import Entry
+from scheduler.core.values import valueclass
 
 ROUND: Final = 500
 ROUNDS_PER_S: Final = 10
@@ -83,7 +83,7 @@ WHERE m.day = w.day AND m.id = w.id
 _NEXT = "SELECT min(due_at) FROM due WHERE due_at > $1"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Lane:
     """What one tenant has waiting of one kind in one line; `first_at` is its earliest time (UTC ms)."""
 
@@ -99,7 +99,7 @@ class Lane:
         return self.class_name == "otp" or self.kind == RETRY
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Promoted:
     """What one round came to: `entries` stand in the outbox under `outbox_id`, to be enqueued after the commit.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 from uuid import UUID
@@ -12,6 +11,7 @@ import asyncpg
 
 from gateway.domain import ids, states
 from gateway.domain.message import History
+from scheduler.core.values import valueclass
 
 _READ_S: Final = 2.0
 _COLUMNS: Final = """
@@ -35,7 +35,7 @@ _PARTS: Final = "SELECT DISTINCT part FROM carrier_ids WHERE id = $1 AND day = $
 _CARRIER_IDS: Final = "SELECT slot, part, carrier_id FROM carrier_ids WHERE id = $1 AND day = $2 ORDER BY slot, part"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Found:
     """A message with all that happened to it; `accepted_parts` were taken by a carrier."""
 
@@ -44,7 +44,7 @@ class Found:
     accepted_parts: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Filter:
     """Which messages of a tenant; None does not filter. Instants are UTC ms, `before_id` is where a page goes on."""
 

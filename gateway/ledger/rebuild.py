@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
+
+from scheduler.core.values import valueclass
 
 PAGE: Final = 5_000
 REBUILDER_LOCK: Final = "sluicegate.rebuild"
@@ -40,7 +41,7 @@ GROUP BY m.provider, m.class
 _TENANTS = "SELECT id, name FROM tenants"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LineCounts:
     """Messages per (provider, class): those that wait for the index, and those that a claim holds."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from gateway.ledger.folds import lock_messages
 from gateway.ledger.waiting import REROUTE, close_slots, put_outbox
 from gateway.policy.rules.snapshot import Policy, Route
 from scheduler.core.records import Entry
+from scheduler.core.values import valueclass
 
 ROUND: Final = 200
 _LOOKED: Final = 5_000
@@ -62,7 +62,7 @@ DELETE FROM held h USING unnest($1::date[], $2::uuid[]) AS r (day, id) WHERE h.d
 Cursor = tuple[int, UUID]
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Moved:
     """What went: `void` are (id, slot) of references that mean nothing any more; `entries` stand in the outbox."""
 

@@ -8,7 +8,7 @@ final stays. What falls due only in the future cannot have been sent and stays t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Any, Final
 from uuid import UUID
@@ -21,6 +21,7 @@ from gateway.ledger.message_rows import LOCK_MESSAGES
 from gateway.ledger.pauses import PAUSE, PROVIDER, Place, clear_pause, list_pauses, set_pause
 from gateway.ledger.unnamed_submits import take_named
 from gateway.policy.rules.snapshot import Policy
+from scheduler.core.values import valueclass
 
 BY: Final = "restore"
 _BATCH: Final = 1_000
@@ -74,7 +75,7 @@ class StillRunning(Exception):
     """Processes work on this database: a review would take their claims."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Review:
     """What stands under review: restores as (noticed_at, noticed_by), messages by class, providers still paused."""
 

@@ -8,7 +8,6 @@ the batch, so that a process that dies moves nothing twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -23,6 +22,7 @@ from gateway.ledger.folds import lock_messages
 from gateway.ledger.pauses import Place
 from gateway.policy.rules.snapshot import Policy
 from scheduler.core.records import Entry, pack_batch
+from scheduler.core.values import valueclass
 
 ROUND: Final = 1_000
 _LOOKED: Final = 5_000
@@ -89,7 +89,7 @@ SELECT m.id FROM unnest($1::date[], $2::uuid[]) AS r (day, id) JOIN messages m O
 _PUT_OUTBOX: Final = "INSERT INTO outbox (id, created_at, payload) VALUES ($1, $2, $3)"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Resumption:
     """The end of one pause of `place`, which lasted from `since_at` to `until_at` (UTC ms)."""
 
@@ -100,7 +100,7 @@ class Resumption:
     moved_to: UUID | None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Released:
     """Held messages that are queued again: `entries` stand in the outbox under `outbox_id`, to be enqueued."""
 

@@ -6,7 +6,6 @@ Every function is one bounded, idempotent step in a transaction of its own; one 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from hashlib import blake2b
 from typing import Any, Final
@@ -17,6 +16,7 @@ import asyncpg
 from gateway.ledger.claims import PLANNER_SETTINGS
 from gateway.ledger.usage import roll_up
 from gateway.sealing import SealBroken, Sealer, about_message
+from scheduler.core.values import valueclass
 
 BATCH: Final = 2_000
 HASH_MARK: Final = "#"
@@ -103,7 +103,7 @@ UPDATE messages m SET body = w.body, body_key_id = $1
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Dropped:
     """A day that is gone, or why it is not: `open` messages still live, or a `lock` was not to be had."""
 

@@ -7,12 +7,13 @@ instant: it counts where it lies after the refusal.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import asyncpg
 
 from gateway.ledger.pauses import DRAIN, PAUSE
+from scheduler.core.values import valueclass
 
 __all__ = ["DRAIN", "PAUSE", "Orders", "read_orders", "resume"]
 
@@ -27,7 +28,7 @@ ON CONFLICT (session) DO UPDATE SET resumed_at = greatest(session_orders.resumed
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Orders:
     """`modes`: session -> PAUSE | DRAIN; `resumed_at`: session -> when it was last told to try again (UTC ms)."""
 

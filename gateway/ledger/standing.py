@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,6 +11,7 @@ import asyncpg
 from gateway.domain import ids
 from gateway.domain.explanation import Wait
 from gateway.ledger.message_rows import MESSAGE_COLUMNS
+from scheduler.core.values import valueclass
 
 _S: Final = 2.0
 _FIND: Final = f"""
@@ -29,7 +29,7 @@ SELECT m.*, t.name AS tenant, d.due_at, d.kind AS due_kind, h.kind AS held_kind,
 """  # noqa: S608 - constant text only
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Standing:
     """A message's row with its tenant's name, and what it waits for beside the queue."""
 

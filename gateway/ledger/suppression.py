@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import asyncpg
@@ -15,6 +14,7 @@ from gateway.ledger.consents import OPTED_IN, OPTED_OUT
 from gateway.ledger.message_rows import LOCK_MESSAGES
 from gateway.ledger.outcomes import standing_of, store_changes
 from gateway.policy.rules.snapshot import Policy
+from scheduler.core.values import valueclass
 
 # $4: the classes that heed the stop list, $5: those that also need consent.
 _REFUSED: Final = f"""
@@ -33,7 +33,7 @@ RETURNING day, id
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Suppressed:
     """What a batch closed, for the metrics: `opted_out` or `no_consent`."""
 

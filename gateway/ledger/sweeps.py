@@ -7,7 +7,6 @@ does it; a sweep that finds the lock taken reports `busy` and has done nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from gateway.ledger.folds import lock_messages, refold
 from gateway.ledger.outcomes import store_changes
 from gateway.ledger.unnamed_submits import forget_unnamed
 from gateway.policy.rules.snapshot import Policy
+from scheduler.core.values import valueclass
 
 ROUND: Final = 2_000
 DELETE_BATCH: Final = 5_000
@@ -95,7 +95,7 @@ WHERE p.ended_at < $1 AND NOT EXISTS (SELECT FROM attempts a WHERE a.outcome IS 
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Swept:
     """What one round came to. `oldest_at`: the due time of what waited longest (UTC ms)."""
 

@@ -7,7 +7,6 @@ receipt that can be about them. The common road never comes here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 from uuid import UUID
@@ -17,6 +16,7 @@ import asyncpg
 from gateway.domain.folding import FINAL_WORDS, UNTOUCHED
 from gateway.domain.matching import FAIR_CHANCE_MS, Stray, Submit, could_own, match_by_address, other_base, same_number
 from gateway.ledger.folds import ADD_MESSAGE_EVENTS
+from scheduler.core.values import valueclass
 
 # The cause on the timeline of a receipt that was matched without a carrier id.
 BY_ADDRESS: Final = "matched_by_address"
@@ -69,7 +69,7 @@ WHERE u.day = o.day AND u.id = o.id AND u.slot = o.slot AND u.part = o.part
 """
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Unnamed:
     """A part of a slot whose carrier id is not known; `latest_at` (UTC ms): it left before, if it left."""
 

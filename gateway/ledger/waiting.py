@@ -6,7 +6,6 @@ Shared by what sends a claimed-for message back to wait (closed send windows) an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -14,6 +13,7 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from scheduler.core.records import Entry, pack_batch
+from scheduler.core.values import valueclass
 
 # Kinds of `attempts` rows that close a slot so that old references to the message are void. Neither is a submit.
 WINDOW: Final = "window"
@@ -39,7 +39,7 @@ ON CONFLICT (day, id) DO UPDATE
 _PUT_OUTBOX: Final = "INSERT INTO outbox (id, created_at, payload) VALUES ($1, $2, $3)"
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class DueRow:
     """What waits for a time (UTC ms); `flow` is the key of the flow that it will join."""
 

@@ -7,7 +7,6 @@ A message whose usefulness ends before the window opens again expires at once.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import asyncpg
@@ -21,6 +20,7 @@ from gateway.ledger.claims import Expired, Wanted, columns_of
 from gateway.ledger.message_rows import LOCK_MESSAGES, MESSAGE_COLUMNS
 from gateway.ledger.waiting import WINDOW, DueRow, close_slots, put_due
 from gateway.policy.rules.snapshot import Policy, SendWindow
+from scheduler.core.values import valueclass
 
 _SUSPECTS: Final = """
 SELECT m.day, m.id
@@ -49,7 +49,7 @@ RETURNING {MESSAGE_COLUMNS}
 """  # noqa: S608 - constant columns only
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class _Closed:
     """A locked message, and when its window opens again (UTC ms)."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from scheduler.core.records import NO_NUMBER, Flow, Reference
+from scheduler.core.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Ask:
     """May one message in? `flows` are its candidate ways in order; durations are ms.
 
@@ -29,7 +30,7 @@ class Ask:
     defer_until: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Verdict:
     """The answer to an ask; `scope` (kind, name) is the one that binds.
 
@@ -53,7 +54,7 @@ class Verdict:
         return self.not_before is not None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LeaseAsk:
     """How much a session can send now; `want` messages, at most `want_segments` segments (None: no bound).
 
@@ -68,7 +69,7 @@ class LeaseAsk:
     without: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LeasedItem:
     """A reference on lease; `spacing_ms` is the interval of its slowest scope, for the parts of a long message."""
 
@@ -78,7 +79,7 @@ class LeasedItem:
     spacing_ms: float
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Leased:
     """What a lease call brought. `expired` references passed their deadline: the ledger closes them.
 
@@ -93,7 +94,7 @@ class Leased:
     cause: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LineReport:
     """One line (provider, class): what waits and how old it is (ms)."""
 
@@ -107,7 +108,7 @@ class LineReport:
     unserved_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ScopeReport:
     """One limited scope: segments that wait under it, tokens left, how long it holds something (0: nothing), pause."""
 
@@ -119,7 +120,7 @@ class ScopeReport:
     paused_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LinkReport:
     """Health of a session or a whole provider; `since_ms` since when it is as it is (paused, broken, down).
 
@@ -133,7 +134,7 @@ class LinkReport:
     probe_in_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class IndexReport:
     """The index at one look; tenants and destinations are the largest, scopes those that hold something.
 
@@ -148,7 +149,7 @@ class IndexReport:
     unserved: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Outcomes:
     """What a session's carrier answered since the last report: messages by kind of answer.
 
@@ -169,7 +170,7 @@ class Outcomes:
     unanswered_ms: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Health:
     """What the scheduler makes of it, for the pace of what is leased already.
 
@@ -184,7 +185,7 @@ class Health:
     rate_per_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ExplainAsk:
     """Which reference of which flow waits for what; `retry` where it waits among the retries."""
 
@@ -193,7 +194,7 @@ class ExplainAsk:
     retry: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Explanation:
     """Why a reference waits now: `scope` (kind, name); kinds also `window`, `session_down`, `paused`, `fairness`.
 
@@ -207,7 +208,7 @@ class Explanation:
     predicted_start: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Blocker:
     """What holds work of a class: a scope (kind, name), messages or segments that wait for it, since when (ms)."""
 

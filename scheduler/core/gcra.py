@@ -7,10 +7,10 @@ Over any window w: taken <= w / interval_ms + burst, while each charge is at mos
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from scheduler.core.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Bucket:
     """The state of a limit: `tat_at` in ms, `base_at` when it was last found full at a charge."""
 

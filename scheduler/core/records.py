@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from scheduler.core.names import SEPARATOR, escape, unescape
+from scheduler.core.values import valueclass
 
 REFERENCE_SIZE = 42
 NO_NUMBER = bytes(8)
@@ -28,7 +29,7 @@ class BatchMalformed(ValueError):
     """A packed batch that is cut, of another version, or not a batch."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Reference:
     """A claimable slot of a message; `_at` are UTC ms on the queue's clock; `number` stands for the recipient."""
 
@@ -68,7 +69,7 @@ class Reference:
         return Reference(id_, slot, segments, deadline_hi << 32 | deadline_lo, queued_hi << 32 | queued_lo, number)
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Flow:
     """The messages that share one set of limits; `scopes` are `kind:name`, sorted into the order of kinds."""
 
@@ -112,7 +113,7 @@ def retry_key(flow: Flow) -> str:
     return flow.key + SEPARATOR + escape(f"retry:{flow.provider}")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Entry:
     """A reference on its way into the index; `front` keeps the place of one that was there before."""
 

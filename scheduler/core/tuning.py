@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from scheduler.core.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ClassTuning:
     """A traffic class: share of service, messages per visit of a flow, and how long one may wait (ms)."""
 
@@ -16,7 +18,7 @@ class ClassTuning:
     door_share: float = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class ProviderTuning:
     """When a provider or one of its sessions counts as broken, and how it comes back (durations ms).
 
@@ -33,7 +35,7 @@ class ProviderTuning:
     ramp_double_every_ms: int = 5_000
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Tuning:
     """One policy version as the index uses it; `limits` map `kind:name` to (segments per second, burst)."""
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from smpp.protocol.framer import PDU_OCTETS_MAX
 from smpp.protocol.settings import SessionSettings
 from smpp.protocol.states import Side
 from smpp.protocol.timers import TimerSettings
+from smpp.values import valueclass
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class LinkSettings:
     """One link's numbers; durations in seconds.
 

@@ -5,8 +5,9 @@ A ProtocolError says what to answer; none of these ever carries text, numbers or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from smpp.values import valueclass
 
 # The command_status values that this package answers by itself (SMPP 3.4 section 5.1.3).
 ROK: Final = 0x00
@@ -34,7 +35,7 @@ RINVPARLEN: Final = 0xC2
 RUNKNOWNERR: Final = 0xFF
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Blame:
     """Which PDU was wrong: its command and sequence (0 when they could not be read)."""
 

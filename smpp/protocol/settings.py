@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from smpp.protocol.framer import PDU_OCTETS_MAX
 from smpp.protocol.timers import TimerSettings
+from smpp.values import valueclass
 
 PEER_REQUESTS_MAX: Final = 5_000
 """Unanswered requests of the peer that a session holds; the next is answered ESME_RX_T_APPN, so carriers repeat it."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class SessionSettings:
     """`window` counts our unanswered requests; `first_sequence` is 1 by the spec."""
 

@@ -7,15 +7,16 @@ message later and does not slow the session by itself. A carrier's own meaning c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from smpp.values import valueclass
 
 ESME_ROK = 0x00000000
 ESME_RMSGQFUL = 0x00000014
 ESME_RTHROTTLED = 0x00000058
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Consequence:
     """What a command_status of a submit_sm_resp, bind response or generic_nack asks for.
 

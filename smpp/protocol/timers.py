@@ -6,12 +6,13 @@ timer of each request lives in the window; this file keeps the link's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
+from smpp.values import valueclass
 
-@dataclass(frozen=True, slots=True)
+
+@valueclass
 class TimerSettings:
     """All in seconds. The spec gives no values; Rakuten drops after 30 s of silence, Route Mobile after 300 s."""
 

@@ -7,18 +7,18 @@ finds its token), or drained when the link ends.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 from math import inf
 from typing import Final
 
 from smpp.protocol.commands import SEQUENCE_MAX, response_of
 from smpp.protocol.errors import WindowFull
+from smpp.values import valueclass
 
 TOMBSTONES_MAX: Final = 10_000
 """Timed-out sequences kept per session; the oldest go first. At 100 lost answers a second this is 100 s."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Match:
     """A response found its request."""
 

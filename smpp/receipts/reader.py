@@ -6,7 +6,6 @@ Nothing a carrier writes makes this raise: what cannot be read is a receipt with
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from smpp.receipts.dates import read_date
@@ -14,6 +13,7 @@ from smpp.receipts.fields import is_whole, printable, read_fields
 from smpp.receipts.states import BY_NUMBER, BY_WORD, FINAL, state_of_text
 from smpp.text import gsm
 from smpp.text.reading import split_header
+from smpp.values import valueclass
 
 TAG_RECEIPTED_MESSAGE_ID = 0x001E
 TAG_NETWORK_ERROR_CODE = 0x0423
@@ -40,7 +40,7 @@ class Delivered(Protocol):
     def tlvs(self) -> Sequence[tuple[int, bytes]]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Receipt:
     """A carrier's report; instants are UTC ms, `state` is a word of the contract or None where it could not be read."""
 

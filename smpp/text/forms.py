@@ -7,9 +7,9 @@ one of 7 (16-bit reference) 152 or 66; a national table takes 3 octets more, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from smpp.text import gsm
+from smpp.values import valueclass
 
 DATA_CODING_DEFAULT = 0x00
 DATA_CODING_LATIN1 = 0x03
@@ -28,7 +28,7 @@ class TextError(ValueError):
     """The text cannot be sent as asked; the message says what to do about it and holds none of the text."""
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Carriage:
     """How a carrier takes text: the words of the policy's `dialect` (contract section 3)."""
 
@@ -47,7 +47,7 @@ class Carriage:
                 raise TextError(f"unknown {what}: use one of {', '.join(known)}")
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Form:
     """One way of writing text: `encoding` as tenants see it, room in units alone and beside a joining header."""
 

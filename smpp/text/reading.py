@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
 
 from smpp.text import mislabelled
 from smpp.text.gsm import NO_SHIFT, Shift
+from smpp.values import valueclass
 
 _ESM_CLASS_UDHI = 0x40
 _ELEMENT_SINGLE_SHIFT, _ELEMENT_LOCKING_SHIFT = 0x24, 0x25
@@ -28,7 +28,7 @@ _BINARY = frozenset({0x02, 0x04})
 _SCRIPT_PAGES = frozenset({*range(0x0F), 0x20, 0x21})  # alphabets and signs stand on few pages of 256 characters
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Concatenation:
     """Where a part belongs: reference (8 or 16 bits), total and 1-based number."""
 
@@ -37,7 +37,7 @@ class Concatenation:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Content:
     """A short_message taken apart; `concatenation` is None for a text that is whole, `shift` is for `decode`."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from smpp.text import gsm
 from smpp.text.forms import Carriage, Form, TextError, forms_for
 from smpp.text.graphemes import last_boundary
+from smpp.values import valueclass
 
 PARTS_MAX = 255  # the total is one octet (23.040, 9.2.3.24.1)
 
@@ -28,7 +28,7 @@ TAG_MESSAGE_PAYLOAD = 0x0424
 _USUAL = Carriage()
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Measure:
     """What a text will take: `encoding` is gsm7, ucs2 or latin1; `shift` names the national table, if one is used."""
 
@@ -41,7 +41,7 @@ _SHORT = Measure("gsm7", 1)  # nearly every message; the answer needs no look at
 _SURELY_ALONE = 80  # septets at two a character
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Part:
     """One part as the handset shows it; `units` are septets, octets or UTF-16 units, headers not counted."""
 
@@ -49,7 +49,7 @@ class Part:
     units: int
 
 
-@dataclass(frozen=True, slots=True)
+@valueclass
 class Segment:
     """One submit_sm's share of a text; `tlvs` are (tag, value) in wire order."""
 
