@@ -59,9 +59,9 @@ def accepted_item(message: dict[str, Any]) -> dict[str, Any]:
     return {"status": 202, "message": message}
 
 
-def all_refused(problems: Sequence[Problem]) -> Problem:
+def all_refused(problems: Sequence[Problem], results: Sequence[dict[str, Any]]) -> Problem:
     """The answer of a call of which nothing was accepted: the one common status, else 503 if any may be repeated
-    (with the largest Retry-After), else 422; always with `results[]`."""
+    (with the largest Retry-After), else 422; always with `results[]`, the items of `problems`."""
     statuses = {problem.status for problem in problems}
     codes = {problem.code for problem in problems}
     status = statuses.pop() if len(statuses) == 1 else 503 if statuses & _REPEATABLE else 422
@@ -69,7 +69,7 @@ def all_refused(problems: Sequence[Problem]) -> Problem:
     return Problem(
         codes.pop() if len(codes) == 1 else "batch.refused",
         "None of the messages was accepted; see results.",
-        members={"results": [refused_item(problem) for problem in problems]},
+        members={"results": results},
         retry_after_s=max(waits) if waits and status in _REPEATABLE else None,
         status_override=status,
     )

@@ -30,7 +30,7 @@ class Clocks:
     @property
     def begins_at(self) -> int:
         """From when on the message may leave."""
-        return max(self.created_at, self.not_before or 0)
+        return self.created_at if self.not_before is None else max(self.created_at, self.not_before)
 
 
 def set_clocks(request: MessageRequest, traffic: TrafficClass, now_at: int, carrying_ms: int = 0) -> Clocks | Problem:

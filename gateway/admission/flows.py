@@ -46,10 +46,11 @@ def flow_of(policy: Policy, facts: FlowFacts) -> Flow:
     Application and route always stand in it, so that a pause by hand finds what waits already; any other scope only
     where the policy sets a limit on it.
     """
-    return _flow_at(policy, facts, destination_for(policy, facts.recipient))
+    return flow_at(policy, facts, destination_for(policy, facts.recipient))
 
 
-def _flow_at(policy: Policy, facts: FlowFacts, destination: Destination | None) -> Flow:
+def flow_at(policy: Policy, facts: FlowFacts, destination: Destination | None) -> Flow:
+    """The same, for a recipient whose destination is known."""
     # Millions of messages share few flows: of the number only its destination matters, of the ttl its band.
     key = (
         facts.tenant,
@@ -159,4 +160,4 @@ def entry_of(policy: Policy, pepper: bytes, tenant: str, row: Mapping[str, Any],
         queued_at=begun_at,
         number=number_token(pepper, destination, row["recipient"]),
     )
-    return Entry(_flow_at(policy, facts, destination), reference, front=front, retry=row["attempts_spent"] > 0)
+    return Entry(flow_at(policy, facts, destination), reference, front=front, retry=row["attempts_spent"] > 0)

@@ -8,9 +8,9 @@ from gateway.admission import numbering
 from gateway.admission.carrying import Burden, Carried, carried_by
 from gateway.admission.clocks import SEND_AT_MAX_MS, Clocks, open_window, set_clocks
 from gateway.admission.fields import FieldFault, MessageRequest, Place
-from gateway.admission.flows import FlowFacts, flow_of, number_token
+from gateway.admission.flows import FlowFacts, flow_at, number_token
 from gateway.admission.problems import Problem, invalid, refused
-from gateway.admission.send_windows import window_for
+from gateway.admission.send_windows import window_at
 from gateway.policy.rules.lookup import candidates, destination_for, tenant_rules
 from gateway.policy.rules.snapshot import Limit, Policy, Route, SendWindow, Tenant, TrafficClass
 from scheduler.core.records import Flow
@@ -86,15 +86,17 @@ def judge(moment: Moment, request: MessageRequest, faults: list[FieldFault], pla
         0 if measured.segments == 1 else _carrying_ms(moment, rules, request, (recipient, sender), routes, measured)
     )
     clocks = set_clocks(request, traffic, moment.now_at, carrying_ms)
-    window = window_for(moment.policy, traffic.name, recipient)
+    destination = destination_for(moment.policy, recipient)
+    window = window_at(destination, traffic.name)
     if not isinstance(clocks, Problem):
         clocks = open_window(clocks, traffic, window, carrying_ms)
     if isinstance(clocks, Problem):
         return _of_the_deadline(clocks, request, place)
     flows = tuple(
-        flow_of(moment.policy, _facts(moment, request, traffic, route, (recipient, sender), clocks)) for route in routes
+        flow_at(moment.policy, _facts(moment, request, traffic, route, (recipient, sender), clocks), destination)
+        for route in routes
     )
-    number = number_token(moment.pepper, destination_for(moment.policy, recipient), recipient)
+    number = number_token(moment.pepper, destination, recipient)
     return Allowed(request, text, traffic, recipient, sender, measured, routes, flows, number, clocks, carried, window)
 
 

@@ -60,12 +60,20 @@ def _country_code(number: str) -> int | None:
 
 
 def _is_possible(number: str) -> bool:
-    code = _country_code(number)
-    return code is not None and len(number) - 1 - len(str(code)) in _lengths(code)
+    return len(number) in _lengths(number[:4])
 
 
 @lru_cache(maxsize=1000)
-def _lengths(country_code: int) -> frozenset[int]:
+def _lengths(beginning: str) -> frozenset[int]:
+    """How long a number with these first four characters may be, `+` included; no country code: none is right."""
+    country_code = _country_code(beginning)
+    if country_code is None:
+        return frozenset()
+    before = 1 + len(str(country_code))
+    return frozenset(before + length for length in _subscriber_lengths(country_code))
+
+
+def _subscriber_lengths(country_code: int) -> set[int]:
     """How many digits a subscriber's number may have after a country code, over all regions that share it."""
     lengths: set[int] = set()
     for region in COUNTRY_CODE_TO_REGION_CODE[country_code]:
@@ -75,4 +83,4 @@ def _lengths(country_code: int) -> frozenset[int]:
             metadata = PhoneMetadata.metadata_for_region(region)
         if metadata is not None and metadata.general_desc is not None:
             lengths.update(metadata.general_desc.possible_length)
-    return frozenset(lengths)
+    return lengths

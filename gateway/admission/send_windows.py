@@ -13,7 +13,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from gateway.policy.rules.lookup import destination_for
-from gateway.policy.rules.snapshot import Policy, SendWindow
+from gateway.policy.rules.snapshot import Destination, Policy, SendWindow
 
 MINUTE_MS: Final = 60_000
 _DAY: Final = 1_440  # minutes
@@ -23,7 +23,11 @@ _SEARCHED: Final = 2 * _DAY
 
 def window_for(policy: Policy, class_name: str, recipient: str) -> SendWindow | None:
     """The window that a message of a class to a number must keep; None where none applies."""
-    destination = destination_for(policy, recipient)
+    return window_at(destination_for(policy, recipient), class_name)
+
+
+def window_at(destination: Destination | None, class_name: str) -> SendWindow | None:
+    """The same, for a number whose destination is known."""
     window = None if destination is None else destination.send_window
     return window if window is not None and class_name in window.classes else None
 

@@ -79,14 +79,15 @@ def refusal_of(allowed: Allowed, verdict: Verdict) -> Problem:
         return STORAGE
     limit = thresholds(allowed.traffic, allowed.clocks)
     kind, name = verdict.scope or ("class", allowed.traffic.name)
+    shown = shown_name(kind, name)
     retry_after_s = min(RETRY_AFTER_MAX_S, max(1, math.ceil(verdict.retry_after_s)))
     code = "quota.backlog" if kind in OWN_KINDS else "capacity.class_budget_exceeded"
     return Problem(
         code,
-        _sentence(kind, shown_name(kind, name), allowed.traffic.name, verdict.cause),
+        _sentence(kind, shown, allowed.traffic.name, verdict.cause),
         members={
             "class": allowed.traffic.name,
-            "scope": {"kind": kind, "name": shown_name(kind, name)},
+            "scope": {"kind": kind, "name": shown},
             "cause": verdict.cause or "wait",
             "queue_age_ms": verdict.queue_age_ms,
             "predicted_wait_ms": verdict.predicted_wait_ms,

@@ -101,7 +101,7 @@ async def _submit(desk: Desk, visit: Visit, policy: Policy, batch: BatchRequest)
             )
             await asyncio.sleep(0)
         if not worked.rows:
-            return await desk.refuse(visit, all_refused(worked.problems))
+            return await desk.refuse(visit, all_refused(worked.problems, worked.results))
         call = _call(visit, policy, token, worked)
         instead = await desk.keep(visit, call)
         kept = instead is None

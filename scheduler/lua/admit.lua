@@ -120,9 +120,17 @@ local function stand_behind(f, ask, place, v)
   for i = 1, #o.names do stand(o.names[i], o.rates[i], o.slope[i] * v.ahead + o.base[i]) end
 end
 
+-- Refusals of the call: what is refused changes nothing but its line at the door, so that the next ask of the same kind
+-- hears the same, until something is taken in. Not where the line itself is the reason: that one has grown.
+local heard = {}
+local function kind_of(at, candidates) -- all of an ask but its place
+  return table.concat({ ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 6],
+    unpack(ARGV, at + 8, at + 7 + candidates) }, '|')
+end
+
 -- The best candidate: the first that is fine, else the one that is open and shortest. nil where none may be taken.
 local function best_of(at, candidates, ask, place)
-  local best, best_at, flow
+  local best, best_at, flow, lined
   for i = 1, candidates do
     local key = ARGV[at + i]
     local f = key ~= '' and parse(key)
@@ -131,13 +139,14 @@ local function best_of(at, candidates, ask, place)
     elseif f then
       local v = judge(f, ask)
       stand_behind(f, ask, place, v)
+      lined = lined or v.lined
       if not best or best.storage or v.ok or (best.hard and not v.hard) or (not v.hard and v.wait < best.wait) then
         best, best_at, flow = v, i, f
       end
       if v.ok then break end
     end
   end
-  return best, best_at, flow
+  return best, best_at, flow, lined
 end
 
 local at = 2
@@ -157,14 +166,25 @@ while at <= #ARGV do
   local ask = { segments = tonumber(ARGV[at + 1]), budget = tonumber(ARGV[at + 2]), limit = tonumber(ARGV[at + 3]),
     number = ARGV[at + 6] }
   local latest, place = tonumber(ARGV[at + 4]), ARGV[at + 5]
-  local best, best_at, flow = best_of(at + 7, candidates, ask, place)
+  local kind = kind_of(at, candidates)
+  local h, best, best_at, flow, lined = heard[kind], nil, nil, nil, nil
+  if h then
+    best, best_at, flow = h.best, h.best_at, h.flow
+  else
+    best, best_at, flow, lined = best_of(at + 7, candidates, ask, place)
+    h = { best = best, best_at = best_at, flow = flow }
+    if best and not best.ok and not lined then heard[kind] = h end
+  end
   local wait, age, scope, cause, retry, not_before = 0, 0, '', '', 1, 0
   if not best then
     best, best_at, cause = {}, 0, 'paused'
   else
     wait, age, scope = ceil(min(best.wait, 35 * 86400000)), floor(best.age), best.scope
     if best.ok then
-      if not probe then accept(flow, ask.segments) end
+      if not probe then
+        accept(flow, ask.segments)
+        if next(heard) then heard = {} end
+      end
     elseif best.storage then
       cause = 'storage'
     else
@@ -181,9 +201,13 @@ while at <= #ARGV do
         if not_before > latest then not_before = 0 end
       end
       if not_before > 0 then
-        if not probe then defer(flow, not_before, ask.segments) end
+        if not probe then
+          defer(flow, not_before, ask.segments)
+          heard = {}
+        end
       else
-        retry = max(1, ceil(place_in_line(tail_of(scope, flow, ask.number, best.mu), place, base, probe) / 1000))
+        h.line = h.line or tail_of(scope, flow, ask.number, best.mu)
+        retry = max(1, ceil(place_in_line(h.line, place, base, probe) / 1000))
       end
     end
   end

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.admission.batch import BatchRequest, all_refused, read_batch
+from gateway.admission.batch import BatchRequest, all_refused, read_batch, refused_item
 from gateway.admission.fields import ALONE, Place, read_message
 from gateway.admission.idempotency_keys import read as read_key
 from gateway.admission.instants import read as read_instant
@@ -204,12 +204,16 @@ def test_batches() -> None:
     assert [fault.pointer for fault in batch.item(1)[1]] == ["/messages/1"]
 
 
+def refusal(problems: list[Problem]) -> Problem:
+    return all_refused(problems, [refused_item(problem) for problem in problems])
+
+
 def test_what_a_batch_without_any_accepted_is_answered() -> None:
     invalid, rate = Problem("request.invalid"), Problem("quota.daily", retry_after_s=9)
-    assert all_refused([invalid, invalid]).status == 422
-    assert all_refused([invalid, Problem("route.none")]).code == "batch.refused"
-    assert (all_refused([rate, rate]).status, all_refused([rate, rate]).retry_after_s) == (429, 9)
-    mixed = all_refused([invalid, STORAGE, rate])
+    assert refusal([invalid, invalid]).status == 422
+    assert refusal([invalid, Problem("route.none")]).code == "batch.refused"
+    assert (refusal([rate, rate]).status, refusal([rate, rate]).retry_after_s) == (429, 9)
+    mixed = refusal([invalid, STORAGE, rate])
     assert (mixed.status, mixed.retry_after_s, mixed.code) == (503, 9, "batch.refused")
     assert len(mixed.as_object()["results"]) == 3
 
