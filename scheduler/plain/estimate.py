@@ -171,12 +171,7 @@ def _bound(turn: Turn, flow: FlowQueue, found: Prospect, scope: Scope) -> Bound:
         scope.name,
         found.each * turns / part * scope.pace_ms,
         max(scope.paid_until - turn.clock, 0.0)
-        + (
-            min((turns - 1) / 2, waiting) / part
-            + turn.kept(scope, flow.key)
-            + min(found.segments, scope.burst)
-            - scope.burst
-        )
+        + (min((turns - 1) / 2, waiting) / part + kept + min(found.segments, scope.burst) - scope.burst)
         * scope.pace_ms,
         1000 / scope.pace_ms * part / (1 if own else turns),
     )
