@@ -235,7 +235,8 @@ local function prospect(f, segments, budget)
       local round = max(1, (o.queued > 0 and F - 1 or F) * mean / w + 1)
       local scope_part, n = scope_share(f, s, f.ci), #slope + 1
       slope[n] = each * round / scope_part * s.Te
-      base[n] = max(s.tat - clock, 0) + (min((round - 1) / 2, B) / scope_part + min(segments, s.burst) - s.burst) * s.Te
+      base[n] = max(s.tat - clock, 0)
+        + (min((round - 1) / 2, B) / scope_part + kept(s, f) + min(segments, s.burst) - s.burst) * s.Te
       local own = s.name == f.application or sub(s.name, 1, 7) == 'tenant:' -- its flows stand in one line at the door
       names[n], rates[n] = s.name, 1000 / s.Te * scope_part / (own and 1 or round)
       if s.wait_at > 0 and s.pause <= now and tokens(s) + EPS < 1 and B > 0 and now - s.wait_at > o.age then

@@ -68,8 +68,7 @@ end
 local binding, missing, worst = nil, 0, -1
 local function look(s)
   local k = min(segments, s.burst)
-  local free = tokens(s)
-  if s.rk > 0 and s.owner ~= f.key then free = free - s.rk end
+  local free = tokens(s) - kept(s, f)
   if k - free > EPS and (k - free) * s.Te > worst then binding, missing, worst = s, k - free, (k - free) * s.Te end
 end
 for _, s in ipairs(buckets(f)) do

@@ -68,6 +68,17 @@ local function buckets(f)
   return found
 end
 
+-- What of a scope's tokens the long message of another flow has reserved. A class that is behind the owner's in virtual
+-- time is owed service and is not held back: else a backlog of long messages would starve codes. Within a class the
+-- reservation holds, but nobody reserves again before another flow had a turn (TAKEN stands until then).
+local TAKEN = 0.001
+local function kept(s, f)
+  if s.rk < 1 or s.owner == f.key then return 0 end
+  local o = parse(s.owner)
+  if o.provider == f.provider and line(f.line).cv < line(o.line).cv then return 0 end
+  return s.rk
+end
+
 local function account(f, messages, segments)
   local L, t = line(f.line), tenant_record(f.line, f.tenant)
   L.n, L.seg, L.dirty = max(0, L.n + messages), max(0, L.seg + segments), true

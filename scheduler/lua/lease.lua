@@ -52,17 +52,17 @@ local groups, expired = {}, {}
 local cause, shared_ready, blocker
 local tombs_exist = call('EXISTS', P .. 'tomb') == 1
 
-local function spare(s, flow_key) -- tokens of a scope less what another flow's long message has reserved
-  local free = tokens(s)
-  if s.rk > 0 and s.owner ~= flow_key then free = free - s.rk end
-  return free
-end
+local function spare(s, flow_key) return tokens(s) - kept(s, parse(flow_key)) end
 local function ready_at(s, k, flow_key) return now + max(0, k - spare(s, flow_key)) * s.Te end
 local function charge(s, segments, flow_key)
   if segments > 0 then
     if s.tat <= clock then s.base_at = now end
     s.tat, s.wait_at, s.dirty = max(s.tat, clock) + segments * s.Te, 0, true
-    if s.owner == flow_key then s.rk, s.owner = 0, '' end
+    if s.owner ~= flow_key and s.rk < 1 then
+      s.rk, s.owner = 0, ''
+    elseif s.owner == flow_key and s.rk >= 1 then
+      s.rk, s.ru = TAKEN, now + 2 * (s.rk + 2) * s.Te + 1000
+    end
   end
 end
 local function hold(s, k, flow_key) -- this scope holds the flow: since when, and a reservation for a long message

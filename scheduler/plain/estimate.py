@@ -163,7 +163,7 @@ def _bound(turn: Turn, flow: FlowQueue, found: Prospect, scope: Scope) -> Bound:
     turns = max(1.0, others * mean / weight + 1)
     part = turn.once(("part", scope.name, flow.line), lambda: _scope_part(turn, flow, scope))
     held_ms = turn.now - scope.holding_since
-    empty = turn.tokens(scope) + EPSILON < 1
+    empty, kept = turn.tokens(scope) + EPSILON < 1, turn.kept(scope, flow.key)
     if scope.holding_since > 0 and scope.closed_until <= turn.now and empty and waiting > 0 and held_ms > found.age_ms:
         found.age_ms, found.age_scope = held_ms, scope.name
     own = scope.name == flow.application or scope.name.startswith("tenant:")  # its flows stand in one line at the door
@@ -171,7 +171,8 @@ def _bound(turn: Turn, flow: FlowQueue, found: Prospect, scope: Scope) -> Bound:
         scope.name,
         found.each * turns / part * scope.pace_ms,
         max(scope.paid_until - turn.clock, 0.0)
-        + (min((turns - 1) / 2, waiting) / part + min(found.segments, scope.burst) - scope.burst) * scope.pace_ms,
+        + (min((turns - 1) / 2, waiting) / part + kept + min(found.segments, scope.burst) - scope.burst)
+        * scope.pace_ms,
         1000 / scope.pace_ms * part / (1 if own else turns),
     )
 

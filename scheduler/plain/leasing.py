@@ -22,6 +22,7 @@ UNPARKED_MAX = 200
 # pays a small part of the price, as long as late flows have no more than this share of the class's service. Looked at
 # where the head has waited for this part of what the door lets in for.
 LATE_PART, LATE_SHARE, LATE_PRICE = 0.5, 0.65, 0.001
+RESERVATION_TAKEN = 0.001  # nobody reserves again before another flow had a turn
 
 
 class Leasing:
@@ -329,8 +330,11 @@ class Leasing:
             scope.full_at = self.turn.now
         scope.paid_until = max(scope.paid_until, self.turn.clock) + segments * scope.pace_ms
         scope.holding_since = 0
-        if scope.reserved_for == key:
+        if scope.reserved_for != key and scope.reserved < 1:
             scope.reserved, scope.reserved_for = 0, ""
+        elif scope.reserved_for == key and scope.reserved >= 1:
+            scope.reserved_until = self.turn.now + 2 * (scope.reserved + 2) * scope.pace_ms + 1000
+            scope.reserved = RESERVATION_TAKEN
         self.turn.change(scope)
 
     def _set_aside(

@@ -152,8 +152,15 @@ class Turn:
 
     def spare(self, scope: Scope, key: str) -> float:
         """The same for one flow: what another flow's long message has reserved is not there."""
-        kept = scope.reserved if scope.reserved_for != key else 0
-        return self.tokens(scope) - kept
+        return self.tokens(scope) - self.kept(scope, key)
+
+    def kept(self, scope: Scope, key: str) -> float:
+        """What another flow's long message has reserved; nothing holds back a class that is behind the owner's."""
+        if scope.reserved < 1 or scope.reserved_for == key:
+            return 0
+        mine, owner = (self.line(self.flow(one).line) for one in (key, scope.reserved_for))
+        behind = mine.name[0] == owner.name[0] and mine.class_time < owner.class_time
+        return 0 if behind else scope.reserved
 
     # Flows
 

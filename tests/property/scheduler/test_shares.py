@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from redis.asyncio import Redis
 
 from scheduler.core.asks import LeaseAsk
@@ -171,5 +172,30 @@ async def test_long_messages_pass_a_small_burst_beside_short_ones(index: Redis) 
             segments[Flow.parse(item.flow_key).tenant] += item.reference.segments
     # Its class has 25 of 85 parts of 200 segments, and half of that is its tenant's.
     assert segments["long"] >= 24
+    world.check_limits()
+    await world.check_index()
+
+
+@pytest.mark.parametrize("scope", ["route:r", "tenant:a", "provider:p"])
+@pytest.mark.parametrize("class_name", ["otp", "marketing"])
+async def test_a_backlog_of_long_messages_starves_nobody(index: Redis, scope: str, class_name: str) -> None:
+    """Ten parts at 50/s reserve their room in the limit that they share; what is short has its turns between them: a
+    class of more weight at once, another flow of the same class after one long message."""
+    limits = {scope: (50.0, 50)}
+    world = await World.create(index, limits)
+    scopes = (scope,) if scope.startswith("route") else ()
+    long, short = flow("p", "marketing", "a", *scopes), flow("p", class_name, "a", *scopes, band=1)
+    await world.enqueue([Entry(long, world.reference(ttl_ms=3_600_000, segments=10)) for _ in range(400)])
+    waits, sent = [], 0
+    for tick in range(300):
+        world.clock.at += 20
+        if tick > 100 and tick % 25 == 0:
+            await world.enqueue([Entry(short, world.reference(ttl_ms=3_600_000))])
+        for item in (await world.send(LeaseAsk("p", "s1", 50))).items:
+            sent += item.reference.segments
+            if item.reference.segments == 1:
+                waits.append(world.clock.at - item.reference.queued_at)
+    assert len(waits) >= 6 and max(waits) <= (100 if class_name == "otp" else 500), waits
+    assert sent >= 0.95 * 50 * 6
     world.check_limits()
     await world.check_index()
