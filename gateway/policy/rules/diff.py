@@ -1,10 +1,11 @@
-"""What would change between two policies, in words; literal passwords and secrets are never shown."""
+"""What would change between two policies, in words; no literal password or secret, no query of a URL is shown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from gateway.policy.rules.scalars import is_reference
 from gateway.policy.rules.snapshot import Limit, Policy, SendWindow
@@ -64,6 +65,10 @@ def _change(path: str, old: Any, new: Any) -> str:
     if path.rpartition(".")[2] in _SECRET_FIELDS:
         shown = _reference(new)
         return f"{path} changes{f' to {shown}' if shown else ''}"
+    if path.endswith(".callbacks.url"):
+        old, new = _bare(old), _bare(new)
+        if old == new:
+            return f"{path} changes behind its path (not shown: it may hold a token)"
     if old is None:
         return f"{path} is set to {_show(new)}"
     if new is None:
@@ -78,6 +83,13 @@ def _detail(value: Any) -> str:
 def _reference(value: Any) -> str | None:
     values = value if isinstance(value, tuple) else (value,)
     return ", ".join(values) if values and all(isinstance(one, str) and is_reference(one) for one in values) else None
+
+
+def _bare(url: str | None) -> str | None:
+    """A URL without its query and fragment: tokens stand there."""
+    if url is None:
+        return None
+    return urlunsplit(urlsplit(url)._replace(query="", fragment="")) + ("?..." if "?" in url else "")
 
 
 def _name(name: Any) -> str:

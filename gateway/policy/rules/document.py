@@ -39,9 +39,7 @@ def compose(source: str) -> yaml.Node | None:
         node: yaml.Node | None = yaml.compose(source, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        twice = "duplicate anchor" in (error.context or "")
-        problem = "an anchor (&) of this name was there before" if twice else error.problem
-        raise PolicyInvalid([Fault(mark.line + 1 if mark else 0, "", f"not YAML: {problem}")]) from None
+        raise PolicyInvalid([Fault(mark.line + 1 if mark else 0, "", f"not YAML: {_problem(error, source)}")]) from None
     except (yaml.YAMLError, UnicodeEncodeError):
         raise PolicyInvalid([Fault(0, "", "not YAML: a character that YAML does not allow")]) from None
     except RecursionError:
@@ -49,6 +47,19 @@ def compose(source: str) -> yaml.Node | None:
     if node is not None and "*" in source:
         _check_aliases(node)
     return node
+
+
+def _problem(error: yaml.MarkedYAMLError, source: str) -> str | None:
+    """The parser's words, or better ones where those name no remedy."""
+    if "duplicate anchor" in (error.context or ""):
+        return "an anchor (&) of this name was there before"
+    if error.problem == "found character that cannot start any token" and error.problem_mark is not None:
+        found = source[error.problem_mark.index : error.problem_mark.index + 1]
+        if found == "\t":
+            return "a tab where YAML wants spaces"
+        if found in ("@", "`", "%"):
+            return f"a value that begins with {found} needs quotes"
+    return error.problem
 
 
 def _check_aliases(root: yaml.Node) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from urllib.parse import urlsplit
 
 from gateway.policy.rules import scalars
 from gateway.policy.rules.document import Section
@@ -140,6 +141,13 @@ def _read_callbacks(section: Section) -> CallbackTarget:
 def _url(text: str) -> str | None:
     if _URL.fullmatch(text) is None or len(text) > 2048:
         raise BadValue("expects a URL with http or https, without user and password")
+    try:
+        parts = urlsplit(text)
+        is_whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that hold no IPv6 address, a port over 65535
+        is_whole = False
+    if not is_whole:
+        raise BadValue("expects a URL whose host and port exist: a port is 1 to 65535, an IPv6 address in brackets")
     return text
 
 

@@ -231,6 +231,39 @@ async def test_an_invalid_policy_changes_nothing(installation: Installation) -> 
         assert await conn.fetchval("SELECT action FROM audit ORDER BY id DESC LIMIT 1") == "policy.invalid"
 
 
+async def told_invalid(installation: Installation) -> int:
+    count: int = await installation.pool.fetchval("SELECT count(*) FROM audit WHERE action = 'policy.invalid'")
+    return count
+
+
+async def test_watchers_of_one_file_enter_its_faults_once(installation: Installation, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(policy_text() + "recepts: {}\n")
+    await asyncio.gather(*(apply_quietly(installation, path, "file policy.yaml") for _ in range(4)))
+    assert await told_invalid(installation) == 1
+    path.write_text(policy_text() + "recipts: {}\n")
+    await apply_quietly(installation, path, "file policy.yaml")
+    assert await told_invalid(installation) == 2
+    await apply_quietly(installation, path, "SIGHUP to api-1")
+    assert await told_invalid(installation) == 3
+    for _ in range(2):  # what operators send is always entered
+        with pytest.raises(PolicyInvalid):
+            await installation.applier.apply("recepts: {}\n", "tests")
+    assert await told_invalid(installation) == 5
+
+
+async def test_a_file_that_is_wrong_again_after_another_policy_is_told_again(
+    installation: Installation, tmp_path: Path
+) -> None:
+    path = tmp_path / "policy.yaml"
+    for window in (10, 20):
+        path.write_text("recepts: {}\n")
+        await apply_quietly(installation, path, "file policy.yaml")
+        path.write_text(policy_text(window))
+        assert await apply_quietly(installation, path, "file policy.yaml") is not None
+    assert await told_invalid(installation) == 2
+
+
 async def test_rollback_is_a_new_version(installation: Installation) -> None:
     holder = await installation.holder("api")
     await installation.applier.apply(policy_text(10), "tests")

@@ -237,6 +237,8 @@ def test_faults_of_carriers_and_routes(session: str, provider: str, route: str, 
             "destinations.i.send_window.to",
         ),
         ("tenants: {a: {callbacks: {url: 'ftp://x', secrets: [env:S]}}}", "tenants.a.callbacks.url"),
+        ("tenants: {a: {callbacks: {url: 'https://[::1/x', secrets: [env:S]}}}", "tenants.a.callbacks.url"),
+        ("tenants: {a: {callbacks: {url: 'https://x:65536/', secrets: [env:S]}}}", "tenants.a.callbacks.url"),
         ("tenants: {a: {callbacks: {url: 'https://x'}}}", "tenants.a.callbacks.secrets"),
         (
             "tenants: {a: {callbacks: {url: 'https://x', secrets: [env:S], events: [finale]}}}",
@@ -308,3 +310,16 @@ def test_session_names_are_unique_over_all_providers() -> None:
 def test_a_mistyped_kind_of_address_names_the_nearest() -> None:
     faults = faults_of(MINIMAL.replace("  c:", "  c:\n    dialect: {address: {shortcode: {ton: 6}}}"))
     assert "did you mean short_code?" in faults["providers.c.dialect.address.shortcode"][1]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("\n\tb: 1\n", "a tab where YAML wants spaces"),
+        (" @every\n", "a value that begins with @ needs quotes"),
+        (" `x`\n", "a value that begins with ` needs quotes"),
+    ],
+)
+def test_what_no_yaml_word_begins_with_is_told_with_its_remedy(value: str, words: str) -> None:
+    line, message = faults_of(f"a:{value}")[""]
+    assert (line, message) == (value.count("\n"), f"not YAML: {words}")
