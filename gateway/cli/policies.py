@@ -162,7 +162,7 @@ def _text(file: Path) -> str:
     from gateway.policy.rules.faults import PolicyInvalid
 
     try:
-        return read_file(file)
+        return read_file(file, piped=True)
     except PolicyInvalid as error:
         raise Failed(str(error), 2) from error
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from gateway import logs
 from gateway.policy import versions
 from gateway.policy.applier import Applier, PolicyBusy, PolicyRefused
+from gateway.policy.rules.document import SIZE_MAX
 from gateway.policy.rules.faults import Fault, PolicyInvalid
 from gateway.policy.rules.watch import SETTLE_S, Sight, Watch
 
@@ -92,10 +93,18 @@ async def _attempt(rt: Installation, path: Path, by: str) -> int | str | None:
     return _LATER
 
 
-def read_file(path: Path) -> str:
-    """The text of a policy file; raises PolicyInvalid where it cannot be read."""
+def read_file(path: Path, *, piped: bool = False) -> str:
+    """The text of a policy file; raises PolicyInvalid where it cannot be read.
+
+    A pipe or a device would keep whoever reads it waiting for ever: only with `piped` (a person's command, such as
+    `policy check <(render)`) one is read. Of a text that is too large no more is read
+    than shows that it is.
+    """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        if not piped and path.exists() and not path.is_file():
+            raise PolicyInvalid([Fault(0, "", f"{path} is not a regular file: name one that holds the policy")])
+        with path.open(encoding="utf-8-sig") as file:
+            return file.read(SIZE_MAX + 1)
     except OSError as error:
         raise PolicyInvalid([Fault(0, "", f"{path} cannot be read: {error.strerror}")]) from None
     except UnicodeDecodeError:
@@ -116,6 +125,8 @@ def _sight(path: Path) -> Sight | None:
 
 def _ends_a_line(path: Path) -> bool:
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             file.seek(-1, os.SEEK_END)
             return file.read(1) in b"\r\n"

@@ -15,6 +15,7 @@ from gateway.policy import entry
 from gateway.policy.applier import PolicyBusy, PolicyRefused
 from gateway.policy.entry import read_file, watch_file
 from gateway.policy.rules import watch as rules
+from gateway.policy.rules.document import SIZE_MAX
 from gateway.policy.rules.faults import Fault, PolicyInvalid
 from gateway.policy.rules.watch import SETTLE_S, UNFINISHED_S, Sight, Watch
 
@@ -246,6 +247,41 @@ async def test_a_change_with_the_old_time_and_size_is_seen(watched: tuple[Path, 
     path.write_text("two\n")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     await until(lambda: installation.entered == ["two\n"])
+
+
+async def test_a_pipe_in_its_place_is_told_and_holds_nothing_up(
+    watched: tuple[Path, Installation], eyes: Eyes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, installation = watched
+    told: list[str] = []
+    monkeypatch.setattr(entry._log, "warning", lambda event, **_: told.append(event))
+    path.unlink()
+    os.mkfifo(path)
+    await until(lambda: bool(told))
+    await eyes.look(30)
+    assert told == ["policy_file_not_readable"]
+    path.unlink()
+    path.write_text("two\n")
+    await until(lambda: installation.entered == ["two\n"])
+
+
+@pytest.mark.parametrize("special", ["/dev/zero", "/dev/null", "/dev", "/proc/self/fd"])
+def test_only_a_regular_file_is_watched(special: str, tmp_path: Path) -> None:
+    link = tmp_path / "policy.yaml"
+    link.symlink_to(special)
+    with pytest.raises(PolicyInvalid, match="not a regular file"):
+        read_file(link)
+
+
+def test_a_person_may_pipe_a_policy_and_an_endless_one_is_too_large() -> None:
+    assert len(read_file(Path("/dev/zero"), piped=True)) == SIZE_MAX + 1
+    reading, writing = os.pipe()
+    os.write(writing, b"classes: {}\n")
+    os.close(writing)
+    try:
+        assert read_file(Path(f"/dev/fd/{reading}"), piped=True) == "classes: {}\n"
+    finally:
+        os.close(reading)
 
 
 async def test_what_is_not_utf8_is_no_policy(watched: tuple[Path, Installation], eyes: Eyes) -> None:
