@@ -250,7 +250,8 @@ class Section:
         """Notes every key that no reader asked for, with the nearest known one."""
         for key, (line, _node) in self._entries.items():
             if key not in self._asked:
-                hint = nearest(key, sorted(self._asked))
+                merge = "; merge keys are not taken, an alias (*) in the place of a whole value is"
+                hint = merge if key == "<<" else nearest(key, sorted(self._asked))
                 self.faults.append(Fault(line, self.at(key), f"unknown key{hint}"))
 
 

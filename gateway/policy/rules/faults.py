@@ -17,7 +17,9 @@ class Fault:
     def __str__(self) -> str:
         where = [f"line {self.line}"] if self.line else []
         where += [self.path] if self.path else []
-        return ": ".join([*(where or ["policy"]), self.message])
+        # What shows nothing by itself or turns the line around (U+202E) is told by its number.
+        said = ": ".join([*(where or ["policy"]), self.message])
+        return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in said)
 
 
 class PolicyInvalid(ValueError):

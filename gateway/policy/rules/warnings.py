@@ -12,6 +12,7 @@ from gateway.policy.rules.snapshot import Limit, Policy, Provider, Session, Tena
 
 ROUND_TRIP_S = 0.1  # a usual time from submit_sm to its answer over the Internet
 _DAY_MINUTES = 1_440
+IDLE_MS = 200  # from the door to the first submit where nothing waits
 DEFAULT_PARTS_MAX = 10  # the API's max_segments where a message says nothing
 
 
@@ -20,6 +21,7 @@ def warn(policy: Policy) -> list[Fault]:
     return [
         Fault(0, path, message)
         for find in (
+            _budgets,
             _bursts,
             _windows,
             _links,
@@ -58,6 +60,16 @@ def limits_of(policy: Policy) -> Iterator[tuple[str, Limit]]:
 def _given(path: str, limit: Limit | None) -> Iterator[tuple[str, Limit]]:
     if limit is not None:
         yield path, limit
+
+
+def _budgets(policy: Policy) -> Iterator[tuple[str, str]]:
+    for traffic in policy.classes.values():
+        if traffic.wait_budget_ms < IDLE_MS:
+            yield (
+                f"classes.{traffic.name}.wait_budget",
+                f"{traffic.wait_budget_ms} ms is less than the {IDLE_MS} ms that a message may need from the door to "
+                "its carrier where nothing waits: what is accepted expires unsent",
+            )
 
 
 def _bursts(policy: Policy) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.policy.rules.diff import describe
+from gateway.policy.rules.faults import PolicyInvalid
 from gateway.policy.rules.parse import read_policy
 from gateway.policy.rules.warnings import warn
 from gateway.policy.secrets import SecretMissing, check, path_of, resolve
@@ -197,3 +198,15 @@ def callbacks(url: str) -> str:
 def test_a_difference_shows_no_token_of_a_callback_url(old: str, new: str, words: str) -> None:
     changes = describe(read_policy(callbacks(old)), read_policy(callbacks(new)))
     assert changes == [f"tenants.acme.callbacks.url {words}"]
+
+
+def test_what_would_turn_a_line_around_or_not_show_is_told_by_its_number() -> None:
+    for name, shown in (("evil\u202etxt", "evil\\u202etxt"), ("a\u200bb", "a\\u200bb"), ("a\u00a0b", "a\\xa0b")):
+        with pytest.raises(PolicyInvalid) as told:
+            read_policy(f'"{name}": 1\n')
+        assert f"{shown}: unknown key" in str(told.value) and name not in str(told.value)
+
+
+def test_a_merge_key_is_told_what_is_taken_instead() -> None:
+    with pytest.raises(PolicyInvalid, match="merge keys are not taken"):
+        read_policy("classes: {otp: {<<: {weight: 3}}}\n")

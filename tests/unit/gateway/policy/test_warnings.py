@@ -63,3 +63,12 @@ def test_tenants_that_sign_with_the_same_secret_are_told() -> None:
     assert sorted(found) == ["tenants.b.callbacks.secrets", "tenants.c.callbacks.secrets"]
     assert found["tenants.c.callbacks.secrets"].startswith("a has one of them too")
     assert "word-1" not in str(found)
+
+
+@pytest.mark.parametrize(("budget", "warned"), [("199ms", True), ("200ms", False)])
+def test_a_budget_that_no_message_can_keep(budget: str, warned: bool) -> None:
+    whole = BASE.format(match="{}", classes="marketing", ttl="14h", ttl_max="48h")
+    policy = read_policy(
+        whole.replace("classes: {marketing", f"classes: {{otp: {{wait_budget: {budget}}}, marketing", 1)
+    )
+    assert any(fault.path == "classes.otp.wait_budget" for fault in warn(policy)) is warned
