@@ -63,7 +63,8 @@ class Trace:
 
     async def step(self) -> None:
         dice, world = self.dice, self.world
-        world.clock.at += dice.choice([0, 1, 7, 20, 130, 900])
+        # No two calls see the same microsecond on a server: which of two charges came first decides what may come back.
+        world.clock.at += dice.choice([0, 1, 7, 20, 130, 900]) + 0.001
         roll = dice.random()
         if roll < 0.3:
             await world.enqueue([self.entry() for _ in range(dice.randint(1, 40))], repeat=dice.random() < 0.2)
