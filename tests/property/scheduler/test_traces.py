@@ -116,7 +116,8 @@ class Trace:
 
     async def cancel(self) -> None:
         """Tombstones one reference that waits; it must never be leased again."""
-        waiting = [octets[:16] for _, octets, where in await self.world.queued() if where != "lease"]
+        # In an order of their own: a server lists its keys in another one each time, and a seed must be one trace.
+        waiting = sorted(octets[:16] for _, octets, where in await self.world.queued() if where != "lease")
         if waiting:
             chosen = self.dice.choice(waiting)
             await self.world.scheduler.tombstone([chosen], 3_600_000)
