@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from redis.asyncio import Redis
 
-from scheduler.core.asks import LeaseAsk
+from scheduler.core.asks import Ask, LeaseAsk
 from scheduler.core.records import Entry, Flow
 from tests.property.scheduler.world import World, flow
 
@@ -199,3 +199,19 @@ async def test_a_backlog_of_long_messages_starves_nobody(index: Redis, scope: st
     assert sent >= 0.95 * 50 * 6
     world.check_limits()
     await world.check_index()
+
+
+async def test_a_refusal_counts_what_was_let_in_before_it_in_the_same_call(index: Redis) -> None:
+    """What is refused again and again in a call hears the same, until something is let in in between."""
+    world = await World.create(index, {"route:r": (1.0, 1)})
+    way = flow("p", "marketing", "a", "route:r")
+    await world.enqueue([Entry(way, world.reference(ttl_ms=3_600_000)) for _ in range(20)])
+    tight, wide = (
+        [Ask((way,), 1, 14_400_000, limit_ms, 3_600_000, bytes([part, n] * 4)) for n in range(5)]
+        for part, limit_ms in ((1, 5_000), (2, 1_800_000))
+    )
+    told = await world.scheduler.admit([*tight[:3], *wide, *tight[3:]])
+    assert [one.accepted for one in told] == [False] * 3 + [True] * 5 + [False] * 2
+    assert len({one.predicted_wait_ms for one in told[:3]}) == 1
+    assert told[8].predicted_wait_ms >= told[0].predicted_wait_ms + 4_000
+    assert [one.retry_after_s for one in told[:3]] == sorted({one.retry_after_s for one in told[:3]})
