@@ -172,7 +172,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         (15,),
         "halved limit: over the integral + burst",
         "tune",
-        "local left = min(burst, s.burst - max(0, s.tat - clock) / s.Te)",
+        "local left = min(burst, s.burst - owed)",
         "local left = burst",
     ),
 }

@@ -6,7 +6,7 @@ if state == 'lost' then return { '!lost' } end
 local blob = call('GET', P .. 'lease:' .. id)
 if not blob then return 0 end
 
--- A charge may come back only while the bucket was never full since: else more than burst could leave at once.
+-- A number is asked for too rarely to know its debts: its charge comes back where nothing was charged since.
 local function refund(key, body, charged_at, session)
   local f, segments = parse(key), 0
   load_scopes({ session })
@@ -15,10 +15,10 @@ local function refund(key, body, charged_at, session)
     segments = segments + byte(ref, 21)
     buckets(f)
     local r = number_record(f, ref)
-    if r and r.base_at <= charged_at then r.tat, r.dirty = r.tat - byte(ref, 21) * r.s.Te, true end
+    if r and r.last_at <= charged_at then r.tat, r.dirty = max(charged_at, r.tat - byte(ref, 21) * r.s.Te), true end
   end
   local function back(s)
-    if s and s.Te > 0 and s.base_at <= charged_at then s.tat, s.dirty = s.tat - segments * s.Te, true end
+    if s and s.Te > 0 then take_back(s, segments, charged_at) end
   end
   local s = buckets(f)
   for i = 1, #s do back(s[i]) end

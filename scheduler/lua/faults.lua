@@ -47,6 +47,7 @@ end
 -- Nothing that time saved up may leave at once.
 local function emptied(s)
   if s.Te > 0 then s.tat = max(s.tat, clock + s.burst * s.Te) end
+  written_off(s, now)
   s.dirty = true
 end
 -- A session without a limit is slowed relative to what was measured of it.

@@ -56,8 +56,8 @@ local function spare(s, flow_key) return tokens(s) - kept(s, parse(flow_key)) en
 local function ready_at(s, k, flow_key) return now + max(0, k - spare(s, flow_key)) * s.Te end
 local function charge(s, segments, flow_key)
   if segments > 0 then
-    if s.tat <= clock then s.base_at = now end
-    s.tat, s.wait_at, s.dirty = max(s.tat, clock) + segments * s.Te, 0, true
+    met(s, max(0, s.tat - clock) / s.Te)
+    s.tat, s.last_at, s.wait_at, s.dirty = max(s.tat, clock) + segments * s.Te, now, 0, true
     if s.owner ~= flow_key and s.rk < 1 then
       s.rk, s.owner = 0, ''
     elseif s.owner == flow_key and s.rk >= 1 then

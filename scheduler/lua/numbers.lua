@@ -15,10 +15,10 @@ local function number_record(f, ref)
     local raw = call('GET', key)
     r = { s = s, key = key }
     if raw then
-      r.tat, r.base_at, r.hold_at = unpack_record('<ddd', raw)
+      r.tat, r.last_at, r.hold_at = unpack_record('<ddd', raw)
       r.tat = min(r.tat, now + (s.burst + LONGEST) * s.Te) -- more was owed under another rate
     else
-      r.tat, r.base_at, r.hold_at = started + s.burst * s.Te, 0, 0
+      r.tat, r.last_at, r.hold_at = started + s.burst * s.Te, 0, 0
     end
     numbers[key] = r
   end
@@ -34,13 +34,12 @@ local function number_held(r, segments, held_before)
   return max(ready, r.hold_at > now and r.hold_at + segments * s.Te or ready)
 end
 local function charge_number(r, segments)
-  if r.tat <= now then r.base_at = now end
-  r.tat, r.dirty = max(r.tat, now) + segments * r.s.Te, true
+  r.tat, r.last_at, r.dirty = max(r.tat, now) + segments * r.s.Te, now, true
 end
 local function save_numbers()
   for key, r in pairs(numbers) do
     if r.dirty then
-      call('SET', key, pack('<ddd', r.tat, r.base_at, r.hold_at), 'PX', ceil(max(r.tat, r.hold_at, now) - now + 60000))
+      call('SET', key, pack('<ddd', r.tat, r.last_at, r.hold_at), 'PX', ceil(max(r.tat, r.hold_at, now) - now + 60000))
     end
   end
 end

@@ -31,7 +31,8 @@ elseif verb == 'begin' then -- token, run id
   for i = 1, #known do -- limits and pauses stand; what was counted goes, and every bucket reads as empty
     load_scopes({ known[i] })
     local s = scopes[known[i]]
-    s.c, s.rk, s.owner, s.wait_at, s.pend_at, s.base_at = {}, 0, '', 0, 0, now
+    s.c, s.rk, s.owner, s.wait_at, s.pend_at = {}, 0, '', 0, 0
+    written_off(s, now)
     s.tat, s.dirty = max(s.tat - clock, s.burst * s.Te), true -- the clock begins anew
   end
   save()

@@ -21,7 +21,7 @@ local REFERENCE = 42         -- octets: id 16, slot 4, segments 1, flags 1, dead
 
 -- Epoch: "<state> <id> <started> <run_id> <layout>"; a missing key is a lost index (FLUSHALL, restart, first start), and
 -- so is one whose records were written by another version of these scripts.
-local LAYOUT = 'v4'
+local LAYOUT = 'v5'
 local function read_epoch()
   epoch = call('GET', P .. 'epoch')
   state, epoch_id, started = 'lost', '', now
@@ -122,14 +122,15 @@ local function provider(name)
 end
 
 -- Scopes that have a limit, a pause or a fault: tat (on `clock`), T interval (ms per segment, 0 no limit), Te the
--- interval in force (0: none), burst, base_at last time found full at a charge, wait_at since when it holds something
--- back, pause until (0 none), health h at h_at that doubles every hg ms (0: grows by 0.05/s), rk segments reserved until
--- ru for the flow `owner`, pend_at, base the measured interval that stands for T where a session without a limit is
--- slowed, probe the next instant at which a broken provider or session lets one message through (0: its breaker is
--- closed), since the pause or the fault began, open_at when it last ended; then per class B segments that wait, F active
--- flows, N segments admitted but not yet queued.
-local SCOPE_HEAD = '<Bddddddddddddddddd'
-local SCOPE_SIZE = 137       -- octets before the classes: their count and 17 doubles
+-- interval in force (0: none), burst, wait_at since when it holds something back, pause until (0 none), health h at
+-- h_at that doubles every hg ms (0: grows by 0.05/s), rk segments reserved until ru for the flow `owner`, pend_at,
+-- base the measured interval that stands for T where a session without a limit is slowed, probe the next instant at
+-- which a broken provider or session lets one message through (0: its breaker is closed), since the pause or the
+-- fault began, open_at when it last ended, last_at the last charge, low the least debt (segments) that a charge met
+-- since low_at, low_was the same of the slot of time before; then per class B segments that wait, F active flows, N
+-- segments admitted but not yet queued.
+local SCOPE_HEAD = '<Bdddddddddddddddddddd'
+local SCOPE_SIZE = 161       -- octets before the classes: their count and 20 doubles
 local scopes, scope_formats, class_formats = nil, {}, {}
 local function formats(count)
   local whole = scope_formats[count]
@@ -159,25 +160,55 @@ local function reopened(s, at)
     s.wait_at = at
   end
 end
+-- What comes back of a charge that was never used is what it still is in the bucket: at most the least debt that a later
+-- charge met, since without it the bucket would have been full by then and would have let the rest go (I18). That least
+-- is known per slot of time; a lease is over before two of them.
+local SLOT_MS = 3000
+local function met(s, debt)
+  if now - s.low_at >= SLOT_MS then
+    s.low_was = now - s.low_at < 2 * SLOT_MS and s.low or FOREVER
+    s.low, s.low_at = FOREVER, now
+  end
+  s.low = min(s.low, debt)
+end
+local function take_back(s, segments, charged_at)
+  local back = segments
+  if s.last_at > charged_at then
+    if charged_at < s.low_at - SLOT_MS then return end
+    back = min(back, s.low)
+    if charged_at < s.low_at then
+      back = min(back, s.low_was)
+      s.low_was = s.low_was - back
+    end
+    s.low = s.low - back
+  end
+  s.tat, s.dirty = s.tat - back * s.Te, true
+end
+-- What was charged until then is no more in the bucket.
+local function written_off(s, at) s.low, s.low_at, s.low_was, s.last_at = FOREVER, at, 0, at end
 -- Debt is counted in segments: under another interval the same fill has another tat (invariant I19).
 local function settle(s)
   if s.pause > 0 and s.pause <= now then
     s.tat = max(s.tat, s.pause - started + s.burst * s.Te) -- empty after a pause: no burst was saved up
     s.open_at, s.pause, s.dirty = s.pause, 0, true
+    written_off(s, s.open_at)
     reopened(s, s.open_at)
   end
   local Te = effective(s)
   if Te ~= s.Te then
+    if s.Te <= 0 then written_off(s, now) end -- nothing was charged
     if s.tat > clock and s.Te > 0 and Te > 0 then s.tat = clock + (s.tat - clock) * Te / s.Te end
     s.Te = Te
   end
 end
 local function new_scope(name)
-  return { name = name, dirty = false, tat = 0, T = 0, Te = 0, burst = 1, base_at = 0, wait_at = 0, pause = 0, h = 0,
-    h_at = 0, hg = 0, rk = 0, ru = 0, pend_at = 0, base = 0, probe = 0, since = 0, open_at = 0, c = {}, owner = '' }
+  return { name = name, dirty = false, tat = 0, T = 0, Te = 0, burst = 1, wait_at = 0, pause = 0, h = 0,
+    h_at = 0, hg = 0, rk = 0, ru = 0, pend_at = 0, base = 0, probe = 0, since = 0, open_at = 0, last_at = now, low = FOREVER,
+    low_at = now, low_was = 0, c = {}, owner = '' }
 end
 local function read_scope(name, raw)
-  local count, tat, T, Te, burst, base_at, wait_at, pause, h, h_at, hg, rk, ru, pend_at, base, probe, since, open_at =
+  local count, tat, T, Te, burst, wait_at, pause, h, h_at, hg, rk, ru, pend_at, base, probe, since, open_at, last_at,
+    low, low_at, low_was =
     unpack_record(SCOPE_HEAD, raw)
   local size, c, owner = SCOPE_SIZE + 24 * count, {}, ''
   if count > 0 then
@@ -192,16 +223,17 @@ local function read_scope(name, raw)
   if rk > 0 then
     if ru < now then rk = 0 else owner = sub(raw, size + 1) end
   end
-  local s = { name = name, dirty = false, tat = tat, T = T, Te = Te, burst = burst, base_at = base_at,
-    wait_at = wait_at, pause = pause, h = h, h_at = h_at, hg = hg, rk = rk, ru = ru, pend_at = pend_at, base = base,
-    probe = probe, since = since, open_at = open_at, c = c, owner = owner }
+  local s = { name = name, dirty = false, tat = tat, T = T, Te = Te, burst = burst, wait_at = wait_at, pause = pause,
+    h = h, h_at = h_at, hg = hg, rk = rk, ru = ru, pend_at = pend_at, base = base, probe = probe, since = since,
+    open_at = open_at, last_at = last_at, low = low, low_at = low_at, low_was = low_was, c = c, owner = owner }
   if pause > 0 or h > 0 then settle(s) end
   return s
 end
 local function pack_scope(s)
   local count = floor(#s.c / 3)
-  local packed = pack((formats(count)), count, s.tat, s.T, s.Te, s.burst, s.base_at, s.wait_at, s.pause, s.h, s.h_at,
-    s.hg, s.rk, s.ru, s.pend_at, s.base, s.probe, s.since, s.open_at, unpack(s.c))
+  local packed = pack((formats(count)), count, s.tat, s.T, s.Te, s.burst, s.wait_at, s.pause, s.h, s.h_at,
+    s.hg, s.rk, s.ru, s.pend_at, s.base, s.probe, s.since, s.open_at, s.last_at, s.low, s.low_at,
+    s.low_was, unpack(s.c))
   return s.rk > 0 and packed .. s.owner or packed
 end
 -- Loads the scopes of a list that are not known yet; unlimited ones become false. A tenant that the policy does not

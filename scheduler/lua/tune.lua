@@ -37,8 +37,11 @@ local function limit(name, rate, burst)
     scopes[name] = s
   elseif s.Te <= 0 then
     s.tat = max(s.tat, burst * T)
+    written_off(s, now)
   else -- tokens left = burst - debt; they are kept, but never above the new burst
-    local left = min(burst, s.burst - max(0, s.tat - clock) / s.Te)
+    local owed = max(0, s.tat - clock) / s.Te
+    local left = min(burst, s.burst - owed)
+    met(s, max(0, owed + min(0, burst - s.burst))) -- the smaller burst is full sooner
     s.T, s.base = T, 0
     s.tat = clock + (burst - left) * effective(s)
   end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from scheduler.core.gcra import returned
 from scheduler.core.records import Reference
 from scheduler.plain.numbers import Numbers
 from scheduler.plain.state import Lease
@@ -63,7 +64,7 @@ def acknowledge(turn: Turn, lease_id: bytes, given_back: Sequence[tuple[Referenc
 
 
 def _give_back(turn: Turn, lease: Lease, key: str, references: Sequence[Reference]) -> None:
-    """Charges come back only where the bucket was never full since: else more than a burst could leave at once."""
+    """Charges come back as far as they are still in their buckets: else more than a limit allows could leave."""
     flow, numbers = turn.flow(key), Numbers(turn)
     segments = sum(reference.segments for reference in references)
     for reference in references:
@@ -71,8 +72,9 @@ def _give_back(turn: Turn, lease: Lease, key: str, references: Sequence[Referenc
         if scope is not None:
             numbers.give_back(scope, reference.number, reference.segments, lease.charged_at)
     for scope in [*turn.needs(flow), turn.scope(f"session:{lease.session}")]:
-        if scope is not None and scope.pace_ms > 0 and scope.full_at <= lease.charged_at:
-            scope.paid_until -= segments * scope.pace_ms
+        if scope is not None and scope.pace_ms > 0:
+            back, scope.debts = returned(scope.debts, lease.charged_at, segments)
+            scope.paid_until -= back * scope.pace_ms
             turn.change(scope)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from scheduler.core.gcra import Debts
 from scheduler.core.records import Entry, Reference
 from scheduler.core.unavailable import IndexUnavailable
 from scheduler.plain.ordered import Ordered
@@ -38,7 +39,7 @@ def begin(turn: Turn, epoch: str) -> bool:
         assert scope is not None
         scope.waiting, scope.flows, scope.promised = {}, {}, {}
         scope.reserved, scope.reserved_for = 0, ""
-        scope.holding_since, scope.promised_at, scope.full_at = 0, 0, now
+        scope.holding_since, scope.promised_at, scope.debts = 0, 0, Debts(now, now)
         scope.paid_until = max(scope.paid_until - turn.clock, scope.burst * scope.pace_ms)
         turn.change(scope)
     turn.keep()

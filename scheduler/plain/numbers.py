@@ -74,16 +74,15 @@ class Numbers:
     def charge(self, scope: Scope, number: bytes, segments: int) -> None:
         """A message leaves."""
         bucket, now = self.bucket(scope, number), self._turn.now
-        if bucket.paid_until <= now:
-            bucket.full_at = now
+        bucket.charged_at = now
         bucket.paid_until = max(bucket.paid_until, now) + segments * scope.pace_ms
         self._keep(scope, number, bucket)
 
     def give_back(self, scope: Scope, number: bytes, segments: int, charged_at: float) -> None:
-        """A charge that was never used returns, unless the bucket was full since."""
+        """A charge that was never used returns where nothing was charged since; the debts met are not kept for each."""
         bucket = self.bucket(scope, number)
-        if bucket.full_at <= charged_at:
-            bucket.paid_until -= segments * scope.pace_ms
+        if bucket.charged_at <= charged_at:
+            bucket.paid_until = max(charged_at, bucket.paid_until - segments * scope.pace_ms)
             self._keep(scope, number, bucket)
 
     def _keep(self, scope: Scope, number: bytes, bucket: NumberBucket) -> None:

@@ -6,12 +6,14 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from scheduler.core.gcra import Debts
 from scheduler.core.records import Reference
 from scheduler.core.tuning import ClassTuning, ProviderTuning, Tuning
 from scheduler.plain.ordered import Ordered
 
 FOREVER = 1e15  # an instant that never comes
 EPSILON = 1e-6  # rounding of a bucket's fill, segments
+NOTHING_CHARGED = Debts(0.0, 0.0)
 PROMISE_MS = 5_000  # how long an admitted message counts that was never enqueued
 
 
@@ -28,7 +30,7 @@ class Scope:
     interval_ms: float = 0.0
     pace_ms: float = 0.0
     burst: float = 1.0
-    full_at: float = 0.0  # when a charge last found it full
+    debts: Debts = NOTHING_CHARGED
     holding_since: float = 0.0  # since when it holds something back
     closed_until: float = 0.0  # a pause
     closed_since: float = 0.0  # when the pause or the fault began
@@ -163,7 +165,7 @@ class NumberBucket:
     """What one recipient number has used of a limit per number (UTC ms); forgotten at `until`."""
 
     paid_until: float
-    full_at: float = 0.0
+    charged_at: float = 0.0  # the last time
     held_until: float = 0.0
     until: float = 0.0
 

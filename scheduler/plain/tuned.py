@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler.core.gcra import Debts, met
 from scheduler.core.records import Reference
 from scheduler.core.tuning import Tuning
 from scheduler.plain.faults import look_again
@@ -22,7 +23,7 @@ def tune(turn: Turn, tuning: Tuning, *, forced: bool) -> bool:
         before = existing.get(name)
         if before is not None and before.interval_ms > 0 and name.startswith("number:"):
             loosened = loosened or 1000 / rate < before.interval_ms or burst > before.burst
-        _limit(turn, existing.get(name) or Scope(name), rate, burst)
+        _limit(turn, existing.get(name) or turn.new(name), rate, burst)
     default = tuning.limits.get(TENANT_DEFAULT)
     for name in known:
         kind = name.partition(":")[0]
@@ -73,8 +74,11 @@ def _limit(turn: Turn, scope: Scope, rate: float, burst: int) -> None:
     interval_ms = 1000 / rate
     if scope.pace_ms <= 0:  # a new limit reads as empty at the start of the epoch
         scope.paid_until = max(scope.paid_until, burst * interval_ms)
+        scope.debts = Debts(turn.now, turn.now)
     else:
-        left = min(burst, turn.tokens(scope))
+        owed = scope.burst - turn.tokens(scope)
+        left = min(burst, scope.burst - owed)
+        scope.debts = met(scope.debts, turn.now, max(0.0, owed + min(0, burst - scope.burst)))  # full sooner if smaller
         scope.interval_ms, scope.measured_ms = interval_ms, 0
         scope.paid_until = turn.clock + (burst - left) * turn.pace(scope)
     scope.interval_ms, scope.burst, scope.measured_ms = interval_ms, burst, 0

@@ -7,6 +7,7 @@ from functools import lru_cache
 from math import exp
 from typing import Any
 
+from scheduler.core.gcra import Debts
 from scheduler.core.names import split
 from scheduler.core.records import Reference
 from scheduler.plain.state import EPSILON, PROMISE_MS, FlowQueue, Index, Line, Provider, Scope, TenantShare
@@ -66,8 +67,12 @@ class Turn:
         """The same, made where it has no record."""
         found = self.scope(name)
         if found is None:
-            found = self._seen[name] = Scope(name)
+            found = self._seen[name] = self.new(name)
         return found
+
+    def new(self, name: str) -> Scope:
+        """A scope that nothing was charged to."""
+        return Scope(name, debts=Debts(self.now, self.now))
 
     def change(self, scope: Scope) -> Scope:
         """Marks a scope as changed by this call."""
@@ -88,7 +93,8 @@ class Turn:
         if default is None or default.interval_ms <= 0:
             return None
         spent = default.burst * default.interval_ms
-        return Scope(name, spent, default.interval_ms, default.interval_ms, default.burst)
+        debts = Debts(self.now, self.now)
+        return Scope(name, spent, default.interval_ms, default.interval_ms, default.burst, debts)
 
     def _at_present(self, scope: Scope) -> Scope:
         if scope.promised_at > 0 and self.now - scope.promised_at > PROMISE_MS:
@@ -121,10 +127,13 @@ class Turn:
             spent = ended - self.started_at + scope.burst * scope.pace_ms
             scope.paid_until = max(scope.paid_until, spent)
             scope.closed_until = 0
+            scope.debts = Debts(ended, ended)
             self.reopened(scope, ended)
             self.change(scope)
         pace = self.pace(scope)
         if pace != scope.pace_ms:
+            if scope.pace_ms <= 0:  # nothing was charged
+                scope.debts = Debts(self.now, self.now)
             debt = scope.paid_until - self.clock
             if debt > 0 and scope.pace_ms > 0 and pace > 0:
                 scope.paid_until = self.clock + debt * pace / scope.pace_ms
@@ -134,6 +143,7 @@ class Turn:
         """Nothing that time saved up may leave at once."""
         if scope.pace_ms > 0:
             scope.paid_until = max(scope.paid_until, self.clock + scope.burst * scope.pace_ms)
+        scope.debts = Debts(self.now, self.now)
         self.change(scope)
 
     def reopened(self, scope: Scope, at: float | None = None) -> None:

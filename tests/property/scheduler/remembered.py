@@ -11,7 +11,7 @@ from scheduler.core.names import escape, unescape
 from scheduler.plain.state import PROMISE_MS, Index, Line, Provider, Scope
 
 PREFIX = "{c1}:"
-_SCOPE_HEAD = struct.Struct("<B17d")
+_SCOPE_HEAD = struct.Struct("<B20d")
 _LINE = struct.Struct("<25d")
 _PROVIDER = struct.Struct("<12d")
 _DUE = struct.Struct(">dII")
@@ -127,7 +127,7 @@ def of_model(index: Index) -> dict[str, Any]:
         },
         "queue": {key: [one.pack() for one in flow.references] for key, flow in flows.items() if flow.references},
         "number": {
-            escape(scope).encode() + b":" + token: (one.paid_until, one.full_at, one.held_until)
+            escape(scope).encode() + b":" + token: (one.paid_until, one.charged_at, one.held_until)
             for (scope, token), one in index.numbers.items()
         },
         "sessions": {
@@ -149,9 +149,9 @@ def _used(one: Provider) -> bool:
 
 def _scope(s: Scope, names: list[str]) -> Any:
     numbers = [
-        s.paid_until, s.interval_ms, s.pace_ms, s.burst, s.full_at, s.holding_since, s.closed_until, s.share,
+        s.paid_until, s.interval_ms, s.pace_ms, s.burst, s.holding_since, s.closed_until, s.share,
         s.share_at, s.share_doubles_ms, s.reserved, s.reserved_until, s.promised_at, s.measured_ms, s.probe_at,
-        s.closed_since, s.opened_at,
+        s.closed_since, s.opened_at, s.debts.last_at, s.debts.low, s.debts.low_at, s.debts.low_before,
     ]  # fmt: skip
     counted = {at: (s.waiting.get(n, 0.0), s.flows.get(n, 0.0), s.promised.get(n, 0.0)) for at, n in enumerate(names)}
     return [float(number) for number in numbers], {at: one for at, one in counted.items() if any(one)}, s.reserved_for

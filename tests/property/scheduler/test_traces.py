@@ -124,7 +124,8 @@ class Trace:
             self.world.canceled.add(chosen)
 
 
-@pytest.mark.parametrize("seed", range(1, 13))
+# 55: what two leases gave back was more than the bucket still held of them.
+@pytest.mark.parametrize("seed", [*range(1, 13), 55])
 async def test_random_trace_keeps_every_invariant(index: Redis, seed: int) -> None:
     dice = random.Random(seed)
     world = await World.create(index, random_limits(dice), {"a": 5, "b|pipe": 2})

@@ -207,7 +207,7 @@ class World:
             scope = unescape(name.decode())
             if scope not in self.limits or scope.startswith(("session:", "number:")):
                 continue
-            triples = struct.unpack_from(f"<{3 * packed[0]}d", packed, 1 + 17 * 8)
+            triples = struct.unpack_from(f"<{3 * packed[0]}d", packed, 1 + 20 * 8)
             for at in range(packed[0]):
                 assert triples[3 * at] == waiting[scope, at], f"B of {scope} drifted"
                 assert triples[3 * at + 1] == counted[scope, at], f"F of {scope} drifted"
