@@ -1,11 +1,12 @@
-"""What saying no costs beside saying yes: CPU of api, PostgreSQL and Valkey per message, refused and accepted in turn.
+"""What saying no costs beside saying yes: CPU per message of every part, refused, accepted and carried in turn.
 
     python -m loadtests.refusal_cost                    # batches of 100 and single calls, five rounds
     python -m loadtests.refusal_cost --rounds 9
 
-Runs a gateway of its own whose carrier takes one message a second, so that what is accepted waits and nothing but the
-door, the ledger and the index works. Refused are codes to a destination whose limit is a message in 100 s; accepted is
-marketing with a day's budget. What the gateway needs while nobody calls is measured before and taken off.
+Runs a gateway of its own. Refused are codes to a destination whose limit is a message in half an hour. Accepted is
+marketing with a day's budget for a carrier that takes one message a second, so that nothing but the door, the ledger
+and the index works. Carried is what a carrier without a limit answers and whose receipt is kept: all that a 202
+promises. What the gateway needs while nobody calls is measured before and taken off.
 """
 
 from __future__ import annotations
@@ -21,38 +22,48 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from loadtests.bench import cpu_s
+from loadtests.bench import PARTS, cpu_s
 from loadtests.http_line import HttpLine
 from loadtests.world import Shape, World
 
-DOOR: Final = ("api", "postgres", "valkey")
 BATCH: Final = 100
 CONNECTIONS: Final = 50
-REFUSED, ACCEPTED = "refused", "accepted"
+REFUSED, ACCEPTED, CARRIED = "refused", "accepted", "carried"
 _IDLE_S: Final = 5.0
+_CARRIED_S: Final = 120.0
 _POLICY: Final = """\
 classes:
   otp: {wait_budget: 10s, ttl: {default: 2m, max: 10m}}
+  transactional: {wait_budget: 10m, ttl: {default: 1h, max: 2h}}
   marketing: {wait_budget: 24h, ttl: {default: 40h, max: 48h}, when_full: refuse}
 tenants:
   a:
     limits: {rate_per_s: 50000, burst: 50000}
     requests: {rate_per_s: 100000, burst: 100000}
-    classes: [marketing, otp]
+    classes: [marketing, otp, transactional]
     default_class: marketing
     default_sender: "60070"
-destinations: {slow: {prefixes: ["+39"], limits: {rate_per_s: 0.01, burst: 1}}}
+destinations: {slow: {prefixes: ["+39"], limits: {rate_per_s: 0.0005, burst: 1}}}
 providers:
   carrier:
     sessions:
       only:
         {host: 127.0.0.1, port: {port}, system_id: load, password: secret, bind: transceiver, window: 50,
          limits: {rate_per_s: 1, burst: 1}}
+  quick:
+    sessions:
+      quick-1: {host: 127.0.0.1, port: {port}, system_id: quick, password: secret, bind: transceiver, window: 50}
 routes:
-  everything: {match: {}, provider: carrier}
+  quick: {match: {classes: [transactional]}, provider: quick, preference: 1}
+  everything: {match: {}, provider: carrier, preference: 2}
 """
 _TEXT: Final = "Hello there, this is a message of usual length for all"
-_KINDS: Final = {REFUSED: ("otp", "+3933312", 503), ACCEPTED: ("marketing", "+4477009", 202)}
+_KINDS: Final = {
+    REFUSED: ("otp", "+3933312", 503),
+    ACCEPTED: ("marketing", "+4477009", 202),
+    CARRIED: ("transactional", "+4477008", 202),
+}
+_OPEN: Final = "SELECT count(*) FROM messages WHERE class = 'transactional' AND final_at IS NULL"
 
 
 class Bench:
@@ -62,14 +73,14 @@ class Bench:
         self._world = world
         self._key = key
         self._count = 0
-        self._idle = dict.fromkeys(DOOR, 0.0)  # CPU seconds per second
+        self._idle = dict.fromkeys(PARTS, 0.0)  # CPU seconds per second
 
     async def rest(self) -> None:
         """Learns what the parts need while nobody calls."""
         before = cpu_s(self._world)
         await asyncio.sleep(_IDLE_S)
         after = cpu_s(self._world)
-        self._idle = {part: (after[part] - before[part]) / _IDLE_S for part in DOOR}
+        self._idle = {part: (after[part] - before[part]) / _IDLE_S for part in PARTS}
 
     async def cost(self, kind: str, messages: int, size: int) -> dict[str, float]:
         """Microseconds of CPU per message by part; raises RuntimeError where the door answered otherwise."""
@@ -83,9 +94,20 @@ class Bench:
                 await self._call(line, kind, size)
 
         await asyncio.gather(*(work() for _ in range(CONNECTIONS if size == 1 else 4)))
-        await asyncio.sleep(1.0)  # what was accepted is queued
+        if kind == CARRIED:
+            await self._carried()
+        await asyncio.sleep(1.0)  # what was accepted is queued, what was carried is booked
         took_s, after = time.monotonic() - began_mono, cpu_s(self._world)
-        return {part: (after[part] - before[part] - self._idle[part] * took_s) / messages * 1e6 for part in DOOR}
+        return {part: (after[part] - before[part] - self._idle[part] * took_s) / messages * 1e6 for part in PARTS}
+
+    async def _carried(self) -> None:
+        ledger = await self._world.ledger()
+        try:
+            async with asyncio.timeout(_CARRIED_S):
+                while await ledger.fetchval(_OPEN):
+                    await asyncio.sleep(0.5)
+        finally:
+            await ledger.close()
 
     async def _call(self, line: HttpLine, kind: str, size: int) -> None:
         class_name, prefix, status = _KINDS[kind]
@@ -117,7 +139,7 @@ async def measure(
             for _ in range(rounds):
                 await bench.rest()
                 for size, messages in ((BATCH, batched), (1, single)):
-                    for kind in (REFUSED, ACCEPTED):
+                    for kind in _KINDS:
                         cost = await bench.cost(kind, messages, size)
                         found.setdefault((size, kind), []).append(cost)
                         say(f"{kind:>9} in calls of {size:>3}: {sum(cost.values()):7.0f} us\n")
@@ -139,18 +161,19 @@ async def _until_refused(bench: Bench) -> None:
 
 def table(found: dict[tuple[int, str], list[dict[str, float]]]) -> str:
     """Medians, and the ratio of what a refusal costs to what an acceptance does."""
-    lines = [f"{'calls of':>8}  {'':>9}  " + "  ".join(f"{part:>8}" for part in DOOR) + f"  {'door':>8}"]
+    lines = [f"{'calls of':>8}  {'':>9}  " + "  ".join(f"{part:>8}" for part in PARTS) + f"  {'together':>8}"]
     for size in (BATCH, 1):
-        costs = {kind: {part: median(one[part] for one in found[size, kind]) for part in DOOR} for kind in _KINDS}
+        costs = {kind: {part: median(one[part] for one in found[size, kind]) for part in PARTS} for kind in _KINDS}
         for kind, by_part in costs.items():
-            shown = "  ".join(f"{by_part[part]:8.0f}" for part in DOOR)
+            shown = "  ".join(f"{by_part[part]:8.0f}" for part in PARTS)
             lines.append(f"{size:>8}  {kind:>9}  {shown}  {sum(by_part.values()):8.0f}")
-        ratios = [
-            sum(no.values()) / sum(yes.values())
-            for no, yes in zip(found[size, REFUSED], found[size, ACCEPTED], strict=True)
-        ]
-        each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-        lines.append(f"{size:>8}  {'ratio':>9}  median {median(ratios):.2f} of {each}")
+        for kind in (ACCEPTED, CARRIED):
+            ratios = [
+                sum(no.values()) / sum(yes.values())
+                for no, yes in zip(found[size, REFUSED], found[size, kind], strict=True)
+            ]
+            each = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+            lines.append(f"{size:>8}  refused is {median(ratios):.2f} of {kind} (rounds: {each})")
     return "\n".join(lines)
 
 

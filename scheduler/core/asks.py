@@ -125,6 +125,7 @@ class LinkReport:
     """Health of a session or a whole provider; `since_ms` since when it is as it is (paused, broken, down).
 
     `state` is `up`, `down`, `paused`, `open` or `half_open` (breaker); `rate_share` of its own rate is in force.
+    `held_ms` is since when a session's own limit has let nothing through for want of room; 0: it does not.
     """
 
     provider: str
@@ -132,6 +133,7 @@ class LinkReport:
     rate_share: float = 1.0
     since_ms: int = 0
     probe_in_ms: int = 0
+    held_ms: int = 0
 
 
 @valueclass

@@ -19,14 +19,17 @@ local report = { lines = {}, tenants = {}, scopes = {}, links = {}, unserved = {
 local carriers = {}
 for _, name in ipairs(call('HKEYS', P .. 'breakers')) do carriers[name] = true end
 for i = 1, #names do carriers[string.match(names[i], '^[^|]+')] = true end
-local function spoken(s, up, down_at) -- state, share of its own rate, since when, ms to the next probe
-  if s and s.pause > now then return 'paused', 1, now - s.since, 0 end
+local function holding(s) -- ms since its limit lets nothing through
+  return (s and s.Te > 0 and s.wait_at > 0 and tokens(s) + EPS < 1) and max(1, floor(now - s.wait_at)) or 0
+end
+local function spoken(s, up, down_at) -- state, share of its own rate, since when, ms to the next probe, holding
+  if s and s.pause > now then return 'paused', 1, now - s.since, 0, 0 end
   if s and s.probe > 0 then
-    return s.probe > now and 'open' or 'half_open', 1, now - s.since, max(0, s.probe - now)
+    return s.probe > now and 'open' or 'half_open', 1, now - s.since, max(0, s.probe - now), 0
   end
-  if not up then return 'down', 1, down_at > 0 and now - down_at or 0, 0 end
+  if not up then return 'down', 1, down_at > 0 and now - down_at or 0, 0, 0 end
   local whole = s and (s.T > 0 and s.T or s.base) or 0
-  return 'up', (whole > 0 and s.Te > 0) and min(1, whole / s.Te) or 1, 0, 0
+  return 'up', (whole > 0 and s.Te > 0) and min(1, whole / s.Te) or 1, 0, 0, holding(s)
 end
 for name in pairs(carriers) do
   local p, sessions = provider(name), fleet(name)

@@ -7,7 +7,7 @@ from math import ceil, floor
 
 from scheduler.core.asks import IndexReport, LineReport, LinkReport, ScopeReport
 from scheduler.core.names import scope_pair
-from scheduler.plain.state import Line, Provider, Scope
+from scheduler.plain.state import EPSILON, Line, Provider, Scope
 from scheduler.plain.turn import Turn
 
 _SAMPLE = 200  # flows of a line whose heads are looked at
@@ -69,18 +69,24 @@ def _link(turn: Turn, provider: str, session: str | None) -> LinkReport:
     return LinkReport(provider, *_standing(turn, scope, up, known))
 
 
-def _standing(turn: Turn, scope: Scope | None, up: bool, provider: Provider) -> tuple[str, float, int, int]:
+def _standing(turn: Turn, scope: Scope | None, up: bool, provider: Provider) -> tuple[str, float, int, int, int]:
     now = turn.now
     if scope is not None and scope.closed_until > now:
-        return "paused", 1.0, int(now - scope.closed_since), 0
+        return "paused", 1.0, int(now - scope.closed_since), 0, 0
     if scope is not None and scope.probe_at > 0:
         state = "open" if scope.probe_at > now else "half_open"
-        return state, 1.0, int(now - scope.closed_since), int(max(0.0, scope.probe_at - now))
+        return state, 1.0, int(now - scope.closed_since), int(max(0.0, scope.probe_at - now)), 0
     if not up:
-        return "down", 1.0, int(now - provider.down_at) if provider.down_at > 0 else 0, 0
+        return "down", 1.0, int(now - provider.down_at) if provider.down_at > 0 else 0, 0, 0
     whole = (scope.interval_ms or scope.measured_ms) if scope is not None else 0.0
     share = min(1.0, whole / scope.pace_ms) if scope is not None and whole > 0 and scope.pace_ms > 0 else 1.0
-    return "up", share, 0, 0
+    return "up", share, 0, 0, _holding_ms(turn, scope)
+
+
+def _holding_ms(turn: Turn, scope: Scope | None) -> int:
+    if scope is None or scope.pace_ms <= 0 or scope.holding_since <= 0 or turn.tokens(scope) + EPSILON >= 1:
+        return 0
+    return max(1, floor(turn.now - scope.holding_since))
 
 
 def _unserved_ms(turn: Turn, line: Line) -> int | None:

@@ -155,8 +155,8 @@ def report_in(found: Mapping[str, Any]) -> IndexReport:
         tenants[unescape(name)] = tenants.get(unescape(name), 0) + int(depth)
     largest = sorted(tenants.items(), key=lambda pair: (-pair[1], pair[0]))[:20]
     providers, sessions = {}, {}
-    for provider, session, state, share, since_ms, probe_in_ms in found["links"] or ():
-        link = LinkReport(unescape(provider), state, float(share), int(since_ms), int(probe_in_ms))
+    for provider, session, state, share, since_ms, probe_in_ms, held_ms in found["links"] or ():
+        link = LinkReport(unescape(provider), state, float(share), int(since_ms), int(probe_in_ms), int(held_ms))
         if session:
             sessions[unescape(session)] = link
         else:

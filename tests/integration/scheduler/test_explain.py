@@ -152,6 +152,27 @@ async def test_blockers_by_class_largest_first(index: Redis) -> None:
     assert ("provider", "p") in {one.scope for one in found if one.class_name == "otp"}
 
 
+async def test_sessions_at_their_own_limit_hold_what_waits_for_their_carrier(index: Redis) -> None:
+    """The commonest limit is a session's: what waits for it was told to wait for its turn (`fairness`)."""
+    world = await made(index, {"session:s1": (1.0, 1), "session:s2": (2.0, 1), "tenant:b": (1.0, 1)})
+    await world.fill(flow("p", "marketing", "a"), 30)
+    await world.fill(flow("p", "marketing", "b"), 10)
+    await world.scheduler.session_up("p", "s2")
+    for _ in range(2):
+        await world.send(LeaseAsk("p", "s1", 10))
+        world.clock.at += 100
+    assert {one.scope[0] for one in await world.scheduler.blockers()} <= {"fairness", "tenant"}  # s2 has room
+    await world.send(LeaseAsk("p", "s2", 10))
+    world.clock.at += 100
+    found = {one.scope: one for one in await world.scheduler.blockers()}
+    waiting = sum((await world.scheduler.counts()).values())
+    assert ("fairness", "marketing") not in found
+    assert found["session", "s2"].since_ms == 100
+    assert sum(one.waiting for one in found.values()) == waiting
+    await world.scheduler.session_down("p", "s2")
+    assert ("session", "s1") in {one.scope for one in await world.scheduler.blockers()}
+
+
 async def test_a_pause_without_a_limit_holds_what_waited_before_it(index: Redis) -> None:
     world = await made(index)
     way = flow("p", "otp", "a", "route:r")
