@@ -44,7 +44,8 @@ class DriftCheck:
         self._suspects = {line: drift for line, drift in drifts.items() if line not in confirmed}
         for provider, class_name in confirmed:
             count = await self._rebuilder.reload_line(provider, class_name)
-            log.warning("index_line_reloaded", provider=provider, traffic_class=class_name, messages=count)
+            if count is not None:
+                log.warning("index_line_reloaded", provider=provider, traffic_class=class_name, messages=count)
         return LOOK_S
 
     async def look(self) -> dict[Line, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Final
 from uuid import uuid4
 
@@ -55,18 +56,34 @@ class Rebuilder:
         policy = self._rt.policies.current
         if policy is not self._tuned:
             await self._rt.scheduler.tune(tuning_of(policy))
-            # A limit where there was none: what waits already must keep it too, so it goes into the flows that have it.
-            if self._tuned is not None and limited_scopes(policy) != limited_scopes(self._tuned):
-                await self._move_into_other_flows()
-            self._tuned = policy
+            await self._rt.scheduler.look_again()
+            if await self._arranged(policy):
+                self._tuned = policy
         return LOOK_S
 
-    async def _move_into_other_flows(self) -> None:
+    async def _arranged(self, policy: Policy) -> bool:
+        """A limit where there was none: what waits already must keep it too, so it goes into the flows that have it.
+
+        The index says for which limits it was done: a process that ended over it, or was not there when the policy
+        changed, leaves it to the next one. False where another process is at it.
+        """
+        mark = _arrangement(policy)
+        if await self._rt.scheduler.arrangement() == mark:
+            return True
+        if not await self._move_into_other_flows():
+            return False
+        await self._rt.scheduler.set_arrangement(mark)
+        return True
+
+    async def _move_into_other_flows(self) -> bool:
         order = {name: place for place, name in enumerate(_in_order(self._rt.policies.current))}
         lines = [line for line, waiting in (await self._rt.scheduler.counts()).items() if waiting]
         for provider, class_name in sorted(lines, key=lambda line: order.get(line[1], len(order))):
             count = await self.reload_line(provider, class_name)
+            if count is None:
+                return False
             log.info("index_line_in_other_flows", provider=provider, traffic_class=class_name, messages=count)
+        return True
 
     async def rebuild(self) -> bool:
         """Rebuild the whole index unless another process is at it; returns whether this one did."""
@@ -80,13 +97,13 @@ class Rebuilder:
         finally:
             await conn.close(timeout=5)
 
-    async def reload_line(self, provider: str, class_name: str) -> int:
-        """Rebuild one line alone; returns how many messages it got."""
+    async def reload_line(self, provider: str, class_name: str) -> int | None:
+        """Rebuild one line alone; returns how many messages it got, None where another process rebuilds."""
         conn = await connect(self._rt.settings.database_url)
         try:
             async with rebuilder(conn) as won:
                 if not won:
-                    return 0
+                    return None
                 names = await all_tenants(conn)
                 await self._rt.scheduler.drop_line(provider, class_name)
                 count = 0
@@ -118,6 +135,7 @@ class Rebuilder:
             await scheduler.open_class(epoch, class_name)
             log.info("index_class_open", traffic_class=class_name, messages=count, after_s=_since(began))
         count += await self._load(epoch, queued_of_others(conn, list(policy.classes)), names)
+        await scheduler.set_arrangement(_arrangement(policy))
         await scheduler.finish_rebuild(epoch)
         await forget_outbox(conn, covered)
         log.warning("index_rebuilt", messages=count, took_s=_since(began))
@@ -153,6 +171,11 @@ def _in_order(policy: Policy) -> list[str]:
     """Class names as they are opened: OTP first, then by weight."""
     ordered = sorted(policy.classes.values(), key=lambda one: (one.name != "otp", -one.weight, one.name))
     return [one.name for one in ordered]
+
+
+def _arrangement(policy: Policy) -> str:
+    """Sixteen hex digits that differ where what waits belongs into other flows."""
+    return blake2b(repr(sorted(limited_scopes(policy))).encode(), digest_size=8).hexdigest()
 
 
 def _since(began_mono: float) -> float:

@@ -75,3 +75,18 @@ class Rebuilding:
         """Empties one line in bounded steps, so that it can be loaded again."""
         while await self._runner.run("rebuild", self._now(), "drop", escape(provider), escape(class_name)):
             pass
+
+    async def arrangement(self) -> str | None:
+        """The mark of what decided the scopes of the flows that wait."""
+        try:
+            mark = await self._redis.get(self._runner.prefix + "arrangement")
+        except (RedisError, OSError, TimeoutError) as fault:
+            raise IndexUnavailable("down") from fault
+        return mark.decode() if isinstance(mark, bytes) else mark
+
+    async def set_arrangement(self, mark: str) -> None:
+        """Keeps that mark; whoever empties the server takes it away."""
+        try:
+            await self._redis.set(self._runner.prefix + "arrangement", mark)
+        except (RedisError, OSError, TimeoutError) as fault:
+            raise IndexUnavailable("down") from fault

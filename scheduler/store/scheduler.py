@@ -296,6 +296,10 @@ class Scheduler:
         await self._steer("resume", escape(scope))
         await self._look_again("unpark")
 
+    async def look_again(self) -> None:
+        """Has all that waits for an instant looked at: who brought other limits may have ended before it did."""
+        await self._look_again("unpark", "unhold")
+
     async def _look_again(self, *verbs: str) -> None:
         """Has what waits for an instant looked at again, in bounded steps."""
         for provider in {provider for provider, _ in await self.counts()}:
@@ -377,6 +381,14 @@ class Scheduler:
     async def finish_rebuild(self, epoch: str) -> None:
         """All is loaded: the epoch is ready."""
         await self._rebuilding.finish(epoch)
+
+    async def arrangement(self) -> str | None:
+        """The mark of what decided the scopes of the flows that wait; None where nobody set it."""
+        return await self._rebuilding.arrangement()
+
+    async def set_arrangement(self, mark: str) -> None:
+        """All that waits stands in flows with the scopes that `mark` stands for."""
+        await self._rebuilding.set_arrangement(mark)
 
     async def drop_line(self, provider: str, class_name: str) -> None:
         """Empties one line that drifted; the ledger then enqueues it again."""

@@ -17,7 +17,7 @@ from gateway.delivery.promoter import Promoter
 from gateway.delivery.rebuild import Rebuilder
 from gateway.delivery.sweeps import Sweeper
 from gateway.ledger.promotions import promote_due
-from gateway.ledger.rebuild import LineCounts
+from gateway.ledger.rebuild import LineCounts, rebuilder
 from gateway.policy.rules.parse import read_policy
 from gateway.policy.rules.tuning import tuning_of
 from gateway.telemetry import REGISTRY
@@ -210,6 +210,35 @@ async def test_a_limit_where_there_was_none_holds_what_waits_already(gateway: Ga
     gateway.rt.policies.current = read_policy(CARRIER + "tenants: {acme: {limits: null}}", 3)
     await gateway.rebuilder.turn()
     assert set(await gateway.leased()) == messages
+
+
+async def test_a_limit_that_came_while_delivery_was_away_holds_what_waits_already(gateway: Gateway) -> None:
+    """A policy that changes while no delivery process runs, or one that ends over it: the next one moves what waits."""
+    gateway.rt.policies.current = read_policy(CARRIER + "tenants: {acme: {limits: null}}", 1)
+    for _ in range(3):
+        await gateway.world.message(sender="ACME")
+    await gateway.rebuilder.turn()
+    limited = CARRIER + "tenants: {acme: {limits: {rate_per_s: 0.01, burst: 1}}}"
+    gateway.rt.policies.current = read_policy(limited, 2)
+    heir = Rebuilder(gateway.rt)
+    await heir.turn()
+    assert await gateway.scheduler.counts() == {LINE: 3}
+    assert await gateway.leased() == []
+    gateway.rt.policies.current = read_policy(limited.replace("0.01", "50"), 3)
+    await heir.turn()
+    assert len(await gateway.leased()) == 1, "looked at again at the new rate"
+
+
+async def test_lines_are_moved_again_where_another_process_was_rebuilding(gateway: Gateway) -> None:
+    gateway.rt.policies.current = read_policy(CARRIER + "tenants: {acme: {limits: null}}", 1)
+    await gateway.world.message(sender="ACME")
+    await gateway.rebuilder.turn()
+    gateway.rt.policies.current = read_policy(CARRIER + "tenants: {acme: {limits: {rate_per_s: 0.01, burst: 1}}}", 2)
+    async with gateway.world.pool.acquire() as other, rebuilder(other) as won:
+        assert won
+        await gateway.rebuilder.turn()
+    await gateway.rebuilder.turn()
+    assert await gateway.leased() == []
 
 
 async def test_references_without_a_row_go_with_the_rebuild_of_their_line(gateway: Gateway) -> None:
