@@ -18,32 +18,27 @@ from typing import Final, NoReturn, Self
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
+from aiohttp.connector import Connection
 from yarl import URL
 
 from gateway.callbacks.addresses import AddressRefused, Resolver, check_url
+from gateway.callbacks.exchange import Reply, exchange, head_of, request_of
 from gateway.callbacks.tries import ADDRESS_REFUSED, Answer, retry_after_ms
 from scheduler.core.values import valueclass
 
-ANSWER_BYTES: Final = 4_096
 IDLE_S: Final = 30.0
 ADDRESSES_TRIED: Final = 4
 _CONNECT_SHARE: Final = 0.5  # of a try's time, for all of its addresses
 _KEPT: Final = 4_096
-_HEADERS: Final = {
-    "content-type": "application/json",
-    "user-agent": "sluicegate",
-    "accept": "*/*",
-    "accept-encoding": "identity",
-}
 
 
 @valueclass
 class Target:
-    """A URL taken apart once: whose addresses are looked up, and what it is called in requests."""
+    """A URL taken apart once: whose addresses are looked up, and how requests to it begin."""
 
     host: str
     port: int
-    shown: str
+    head: str
     url: URL
 
     def at(self, address: str) -> URL:
@@ -53,15 +48,10 @@ class Target:
 
 @dataclass(slots=True)
 class _Way:
-    """The one address that a try may connect to, whether it had to, and whether the loop went round since."""
+    """The one address that a try may connect to, and whether it had to."""
 
     address: str
     opened: bool = False
-    turned: bool = False
-
-    def turn(self) -> None:
-        """The loop went round: what comes from now on may be an answer."""
-        self.turned = True
 
 
 _way: ContextVar[_Way] = ContextVar("_way")
@@ -73,58 +63,50 @@ class Client:
     def __init__(self, trust: ssl.SSLContext | None = None, resolver: Resolver | None = None) -> None:
         self._trust = trust if trust is not None else _trust()
         self._resolver = resolver if resolver is not None else Resolver()
-        self._session: aiohttp.ClientSession | None = None
+        self._connector: aiohttp.TCPConnector | None = None
+        self._asked: dict[tuple[URL, str], aiohttp.ClientRequest] = {}  # what the pool goes by; it is never sent
         # Names whose first address took no connection, and the one that did.
         self._preferred: dict[tuple[str, int], str] = {}
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                ssl=self._trust,
-                resolver=_NoLookups(),
-                limit=0,  # each endpoint's line has its own bound, and endpoints share nothing
-                keepalive_timeout=IDLE_S,
-                happy_eyeballs_delay=None,
-                socket_factory=_open_socket,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=_HEADERS,
-            timeout=aiohttp.ClientTimeout(total=None),
-            auto_decompress=False,
-            trust_env=False,
-            read_bufsize=ANSWER_BYTES,
+        self._connector = aiohttp.TCPConnector(
+            ssl=self._trust,
+            resolver=_NoLookups(),
+            limit=0,  # each endpoint's line has its own bound, and endpoints share nothing
+            keepalive_timeout=IDLE_S,
+            happy_eyeballs_delay=None,
+            socket_factory=_open_socket,
         )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._session is not None:
-            await self._session.close()
+        if self._connector is not None:
+            await self._connector.close()
         self._resolver.close()
 
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool, timeout_ms: int, now_at: int
     ) -> Answer:
         """One try. Never raises for what an endpoint does; the fault has a name instead."""
-        response: aiohttp.ClientResponse | None = None
+        reply: Reply | None = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 target = _target(url, allow_private)
                 addresses = await self._addresses(target, allow_private)
-                response = await self._send(target, addresses, (body, {"host": target.shown, **headers}), timeout_ms)
-                if not response.closed:
-                    await _skim(response)
+                reply = await self._send(target, addresses, request_of(target.head, headers, body), timeout_ms)
+                await reply.skim()
         except Exception as error:  # whatever an endpoint causes belongs to its own line
-            if response is None:
+            if reply is None:
                 return Answer(None, fault=_fault(error))
             # A status that came counts, whatever becomes of the rest.
         finally:
-            if response is not None and not response.closed:
-                response.close()
-        if response.status < 200:
+            if reply is not None:
+                reply.end()
+        if reply.status < 200:
             return Answer(None, fault="broken_answer")
-        return Answer(response.status, retry_after_ms=retry_after_ms(response.headers.get("retry-after"), now_at))
+        return Answer(reply.status, retry_after_ms=retry_after_ms(reply.retry_after, now_at))
 
     async def _addresses(self, target: Target, allow_private: bool) -> list[str]:
         """The addresses of this try, all of them checked, the one that is likely to work first."""
@@ -134,45 +116,32 @@ class Client:
             return [preferred, *(address for address in found if address != preferred)]
         return found
 
-    async def _send(
-        self, target: Target, addresses: list[str], request: tuple[bytes, dict[str, str]], timeout_ms: int
-    ) -> aiohttp.ClientResponse:
+    async def _send(self, target: Target, addresses: list[str], request: bytes, timeout_ms: int) -> Reply:
         """The head of an answer, from the first address that takes the connection."""
         tried = addresses[:ADDRESSES_TRIED]
         timeout = _connect_timeout(timeout_ms, len(tried))
         last: Exception = OSError("the name has no address")
         for address in tried:
             try:
-                response = await self._ask(target, address, request, timeout)
+                reply = await self._ask(target, address, request, timeout)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 last = error
                 continue
             if address is not tried[0]:
                 self._prefer(target, address)
-            return response
+            return reply
         self._preferred.pop((target.host, target.port), None)
         self._resolver.forget(target.host, target.port)
         raise last
 
-    async def _ask(
-        self, target: Target, address: str, request: tuple[bytes, dict[str, str]], timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
-        assert self._session is not None
-        loop = asyncio.get_running_loop()
-        body, headers = request
+    async def _ask(self, target: Target, address: str, request: bytes, timeout: aiohttp.ClientTimeout) -> Reply:
         while True:
             way = _Way(address)
             _way.set(way)
-            loop.call_soon(way.turn)
+            connection = await self._connect(target, address, timeout)
+            reply: Reply | None = None
             try:
-                response = await self._session.post(
-                    target.at(address),
-                    data=body,
-                    headers=headers,
-                    timeout=timeout,
-                    allow_redirects=False,
-                    server_hostname=target.host,
-                )
+                reply = await exchange(connection, request)
             except (
                 aiohttp.ServerDisconnectedError,
                 aiohttp.ClientOSError,
@@ -182,10 +151,29 @@ class Client:
                 if way.opened or not _unread(error):
                     raise
                 continue
-            if way.turned:
-                return response
-            # It was there before anything was asked, so it is no answer to this request, nor would the next one be.
-            response.close()
+            finally:
+                if reply is None:
+                    connection.close()
+            if reply is not None:
+                return reply
+            # What was there before anything was asked is no answer to this request, nor would the next one be.
+            if way.opened:
+                raise aiohttp.ClientPayloadError("an answer that nobody asked for")
+
+    async def _connect(self, target: Target, address: str, timeout: aiohttp.ClientTimeout) -> Connection:
+        """A connection of the pool, or a new one, to this address under the URL's name."""
+        assert self._connector is not None
+        url = target.at(address)
+        asked = self._asked.get((url, target.host))
+        if asked is None:
+            if len(self._asked) >= _KEPT:
+                self._asked.clear()
+            asked = aiohttp.ClientRequest("POST", url, server_hostname=target.host)
+            self._asked[url, target.host] = asked
+        try:
+            return await self._connector.connect(asked, [], timeout)
+        except TimeoutError as error:
+            raise aiohttp.ConnectionTimeoutError("no connection in time") from error
 
     def _prefer(self, target: Target, address: str) -> None:
         if len(self._preferred) >= _KEPT:
@@ -214,13 +202,6 @@ def _open_socket(info: aiohttp.AddrInfoType) -> socket.socket:
     return socket.socket(family, kind, protocol)
 
 
-async def _skim(response: aiohttp.ClientResponse) -> None:
-    """Reads to the end of an answer, which keeps its connection, or as far as it is looked at."""
-    seen = 0
-    while seen <= ANSWER_BYTES and (piece := await response.content.readany()):
-        seen += len(piece)
-
-
 def _unread(error: aiohttp.ClientConnectionError) -> bool:
     """Whether a connection went before any part of an answer came."""
     if isinstance(error, aiohttp.ServerDisconnectedError):
@@ -241,7 +222,7 @@ def target_of(url: str) -> Target:
     host, port, shown = read.raw_host, read.port, read.host_port_subcomponent
     if read.scheme not in ("http", "https") or not host or not port or not shown:
         raise ValueError("not an HTTP URL")
-    return Target(host, port, shown, read)
+    return Target(host, port, head_of(read, shown), read)
 
 
 @lru_cache(maxsize=_KEPT)
