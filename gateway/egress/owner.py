@@ -182,5 +182,8 @@ class Owner:
                 return await question(conn)
             except STORE_ERRORS as fault:
                 _log.warning("owner_statement_failed", error=type(fault).__name__)
-                self._terminated(conn)  # until a heartbeat says otherwise
+                # Nobody knows whether the server took or freed that lock; what it took would be held for nobody, as
+                # long as this connection lives. A new one begins with none, and takes again what is ours.
+                conn.terminate()
+                self._terminated(conn)
                 return None
