@@ -49,6 +49,7 @@ LEASE_MAX = 200  # a lease of 100 blocks the server for 0.3 to 0.7 ms
 SEGMENTS_MAX = 1_000_000
 TOMBSTONES_MAX = 5_000
 LISTEN_S = 5.0
+_LOOK_PAGE, _LOOKS_MAX = 1_000, 1_000  # the scripts' CHUNK; pages of what waits
 
 
 class Scheduler:
@@ -301,11 +302,12 @@ class Scheduler:
         await self._look_again("unpark", "unhold")
 
     async def _look_again(self, *verbs: str) -> None:
-        """Has what waits for an instant looked at again, in bounded steps."""
+        """Has what waits for an instant looked at again, by pages; what is parked anew meanwhile is not meant."""
         for provider in {provider for provider, _ in await self.counts()}:
             for verb in verbs:
-                while await self._steer(verb, escape(provider)):
-                    pass
+                for _ in range(_LOOKS_MAX):
+                    if await self._steer(verb, escape(provider)) < _LOOK_PAGE:
+                        break
 
     async def report_answers(self, provider: str, counts: Mapping[str, int]) -> None:
         """Segments that the carrier answered since the last report, per class: what drain is measured by."""

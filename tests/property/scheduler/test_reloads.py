@@ -282,6 +282,29 @@ async def test_a_limit_that_is_loosened_lets_go_of_what_it_held(
     await world.check_index()
 
 
+async def test_a_second_look_ends_though_a_session_parks_the_flow_again_each_time(
+    index: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await World.create(index, {"tenant:a": (0.001, 1)})
+    world.clock.at += 2_000_000
+    await world.enqueue([Entry(flow("p", "marketing", "a"), world.reference(ttl_ms=9_000_000)) for _ in range(3)])
+    assert len((await world.send(LeaseAsk("p", "s1", 10))).items) == 1
+    real, looks = world.scheduler._steer, 0
+
+    async def busy(verb: str, *args: object) -> int:
+        nonlocal looks
+        looks += 1
+        assert looks < 20, "it looks for ever"
+        found = await real(verb, *args)
+        world.clock.at += 1
+        assert not (await world.send(LeaseAsk("p", "s1", 10))).items
+        return found
+
+    monkeypatch.setattr(world.scheduler, "_steer", busy)
+    await world.scheduler.look_again()
+    assert looks == 2
+
+
 @pytest.mark.parametrize(
     ("name", "holds", "said"),
     [
