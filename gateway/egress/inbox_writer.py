@@ -14,12 +14,12 @@ from typing import Final
 from gateway import logs
 from gateway.clock import Clock
 from gateway.domain.folding import FINAL_WORDS
+from gateway.egress import counters
 from gateway.egress.rounds import Rounds
 from gateway.egress.store_line import STORE_ERRORS, StoreLine
 from gateway.ledger.inbox import ReceivedPart, ReceivedReceipt, keep
 from gateway.policy.rules.snapshot import Dialect
 from gateway.sealing import Sealer
-from gateway.telemetry import metrics
 from scheduler.core.values import valueclass
 from smpp.link import Connection
 from smpp.protocol.codec import encode
@@ -127,7 +127,7 @@ class InboxWriter:
             self._octets -= one.octets
             one.link.answer(one.pdu, RX_T_APPN if place in unread else ROK)
         for receipt in receipts:
-            metrics.receipts_total.labels(receipt.provider, receipt.state or "unreadable").inc()
+            counters.receipts(receipt.provider, receipt.state or "unreadable").inc()
 
     def _refuse_impatient(self) -> None:
         """Nobody is left waiting for longer than PATIENCE_S: the carrier keeps what we cannot."""
@@ -160,7 +160,7 @@ def read_delivery(
         received_at=now_at,
         carrier_id=receipt_key(receipt.raw_id, receipt.id_in_text, dialect.receipt_ids) if receipt.raw_id else None,
         raw_id=receipt.raw_id or None,
-        recipient="".join(c for c in pdu.source_addr if c.isdecimal()),
+        recipient=_digits(pdu.source_addr),
         sender=pdu.destination_addr,
         state=receipt.state if receipt.final or receipt.state not in FINAL_WORDS else "enroute",
         error_code=receipt.error_code,
@@ -169,6 +169,10 @@ def read_delivery(
         raw=raw,
         own_reference=_own_reference(pdu, dialect.own_reference),
     )
+
+
+def _digits(address: str) -> str:
+    return address if address.isdecimal() else "".join(filter(str.isdecimal, address))
 
 
 def _own_reference(pdu: DeliverSm | DataSm, kind: str) -> str | None:

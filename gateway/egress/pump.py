@@ -16,6 +16,7 @@ from typing import Final
 
 from gateway.clock import Clock
 from gateway.domain import outcomes
+from gateway.egress import counters
 from gateway.egress.flights import Flight, Part
 from gateway.egress.pacing import Pacer
 from gateway.egress.shelf import Shelf
@@ -282,11 +283,11 @@ class Pump:
             if not self._flying:
                 self._orders.counted()
             self._flying[flight] = None
-            metrics.queue_wait_seconds.labels(flight.class_name).observe(max(0, now_at - flight.queued_at) / 1000)
+            counters.waits(flight.class_name).observe(max(0, now_at - flight.queued_at) / 1000)
         flight.position += 1
         flight.pending += 1
         self.pacer.spend(now_mono)
-        metrics.segments_submitted_total.labels(flight.class_name).inc()
+        counters.segments(flight.class_name).inc()
         if flight.left:
             flight.due_mono = now_mono + flight.spacing_s
             self._midway.append(flight)
@@ -360,7 +361,7 @@ class Pump:
 
     def _count(self, flight: Flight, said: Consequence, status: int) -> None:
         attempt = "retry" if flight.is_retry else "first"
-        metrics.submits_total.labels(self._provider, self._session, said.kind, attempt).inc()
+        counters.submits(self._provider, self._session, said.kind, attempt).inc()
         if status:
             metrics.carrier_errors_total.labels(self._provider, status_label(status)).inc()
 

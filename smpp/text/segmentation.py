@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from smpp.text import gsm
-from smpp.text.forms import Carriage, Form, TextError, forms_for
+from smpp.text.forms import DATA_CODING_DEFAULT, Carriage, Form, TextError, forms_for
 from smpp.text.graphemes import last_boundary
 from smpp.values import valueclass
 
@@ -61,8 +61,7 @@ class Segment:
 
 def measure(text: str, encoding: str = "auto", carriage: Carriage = _USUAL) -> Measure:
     """Encoding and number of segments of a text; raises TextError where it cannot be sent as asked."""
-    is_plain = carriage.default_alphabet == "gsm7" and encoding in ("auto", "gsm7")
-    if is_plain and len(text) <= _SURELY_ALONE and gsm.fits(text):
+    if _is_short(text, encoding, carriage):
         return _SHORT
     form, pieces = _choose(text, encoding, carriage, strict=True)
     return Measure(form.encoding, len(pieces), form.shift)
@@ -79,6 +78,8 @@ def segment(text: str, encoding: str, carriage: Carriage = _USUAL, *, reference:
 
     `encoding` is where the choice was when the text came in: a carrier that cannot show it so gets UCS-2.
     """
+    if _is_short(text, encoding, carriage):
+        return [Segment(gsm.encode(text), DATA_CODING_DEFAULT)]
     form, pieces = _choose(text, encoding, carriage, strict=False)
     if len(pieces) == 1:
         return [_whole(form, form.encode(text))]
@@ -90,6 +91,12 @@ def segment(text: str, encoding: str, carriage: Carriage = _USUAL, *, reference:
         _part(form, form.encode(piece), carriage.long_messages, place)
         for piece, place in zip(pieces, places, strict=True)
     ]
+
+
+def _is_short(text: str, encoding: str, carriage: Carriage) -> bool:
+    """Whether a text is surely one part in the default alphabet."""
+    is_plain = carriage.default_alphabet == "gsm7" and encoding in ("auto", "gsm7")
+    return is_plain and len(text) <= _SURELY_ALONE and gsm.fits(text)
 
 
 def _whole(form: Form, octets: bytes) -> Segment:
