@@ -250,7 +250,9 @@ class World:
     def add_stray(self) -> None:
         """One more egress process, which no supervisor looks after."""
         name = f"stray-{len(self._strays) + 1}"
-        self._strays.append(self._spawn(name, "egress", "--worker", name, "--data-dir", str(self.data_dir)))
+        words = ("egress", "--worker", name, "--data-dir", str(self.data_dir))
+        # Its own port for health: another gateway of this machine may have the usual one.
+        self._strays.append(self._spawn(name, *words, SLUICEGATE_ADMIN_PORT=str(free_port())))
 
     def ready(self) -> bool:
         """Whether /readyz says so."""
