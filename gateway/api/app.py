@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -32,11 +32,12 @@ from gateway.ledger.keys import MANAGE, READ, SEND, KeyRing
 from gateway.runtime import Runtime
 
 Call = tuple[str, str, str, Handler]
+_HOT: Final = frozenset({("POST", "/v1/messages"), ("POST", "/v1/messages/batch")})
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A route's ASGI application: authenticates, asks the handler, sends its answer."""
+    """A route's ASGI application: authenticates, asks the handler, sends its answer; faults have an answer too."""
 
     authentication: Authentication
     scope_needed: str
@@ -65,26 +66,6 @@ class Page:
         await send_answer(scope, send, self.answer)
 
 
-class Express:
-    """Takes the hot routes straight to their endpoints, past the framework's layers (half of a bare request's cost)."""
-
-    def __init__(self, app: FastAPI, hot: set[tuple[str, str]]) -> None:
-        self._app = app
-        self._endpoints: dict[tuple[str, str], App] = {
-            (method, route.path): route.app
-            for route in app.routes
-            if isinstance(route, Route)
-            for method in route.methods or ()
-            if (method, route.path) in hot
-        }
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (endpoint := self._endpoints.get((scope["method"], scope["path"]))) is not None:
-            await endpoint(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-
-
 def build(rt: Runtime, door: Door) -> App:
     """The application of one process."""
     app = FastAPI(
@@ -106,7 +87,14 @@ def build(rt: Runtime, door: Door) -> App:
     app.add_route("/openapi.json", Page(json_answer(200, described)), methods=["GET"])  # type: ignore[arg-type]
     app.add_route("/docs", Page(docs_page.answer(described)), methods=["GET"])  # type: ignore[arg-type]
     _give_problems(app)
-    return Front(Express(app, {("POST", "/v1/messages"), ("POST", "/v1/messages/batch")}))
+    direct: dict[tuple[str, str], App] = {
+        (method, route.path): route.app
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+        if (method, route.path) in _HOT
+    }
+    return Front(app, direct=direct)
 
 
 def calls_of(rt: Runtime, door: Door, messages: Messages) -> list[Call]:

@@ -56,6 +56,8 @@ from scheduler.store.scheduler import IndexUnavailable
 MESSAGES, BATCH = "messages", "batch"
 NO_CLASS: Final = "none"
 _ASKS_MAX, _LOOK_UPS_MAX = 500, 500
+# How far apart the calls of a crowd are. Whoever is looked up only to be refused is in no hurry.
+_ASKS_PACE_S, _LOOK_UPS_PACE_S = 0.004, 0.015
 _REMEMBERED_MAX, _REMEMBERED_OCTETS_MAX, _REMEMBERED_S = 5_000, 4_096, 60.0
 
 _doors = itertools.count(1)
@@ -88,9 +90,11 @@ class Desk:
         worker = f"{rt.worker}:{next(_doors)}"
         self.caps = DailyCaps(rt.pool, worker, rt.clock)
         self._rate = DoorRate(rt.redis, rt.settings.cell)
-        self._asks: Gatherer[Ask, Verdict | None] = Gatherer(self._admit, _ASKS_MAX)
-        self._look_ups: Gatherer[KeyPlace, Kept | None] = Gatherer(self._look_up, _LOOK_UPS_MAX)
-        self._consents: Gatherer[Asked, Standing] = Gatherer(self._look_into_lists, _LOOK_UPS_MAX)
+        self._asks: Gatherer[Ask, Verdict | None] = Gatherer(self._admit, _ASKS_MAX, pace_s=_ASKS_PACE_S)
+        self._look_ups: Gatherer[KeyPlace, Kept | None] = Gatherer(
+            self._look_up, _LOOK_UPS_MAX, pace_s=_LOOK_UPS_PACE_S
+        )
+        self._consents: Gatherer[Asked, Standing] = Gatherer(self._look_into_lists, _LOOK_UPS_MAX, pace_s=_ASKS_PACE_S)
         self._queueing = Queueing(rt.pool, rt.scheduler)
         self._acceptance = Acceptance(rt.pool, worker, rt.clock.now_at, self.new_id, rt.sealer, self._queueing.put)
         self._running: set[KeyPlace] = set()

@@ -23,6 +23,7 @@ from scheduler.core.values import valueclass
 
 REDIS_S: Final = 0.25
 _TOLLS_MAX: Final = 500
+_TOLLS_PACE_S: Final = 0.004  # how far apart the calls of a crowd are
 
 # KEYS: one per tenant. ARGV per tenant: rate per s, burst, what is given back, number of tolls, then per toll its cost
 # and what is wished in advance. Answers per toll: allowed, taken in advance, what is left, ms until this cost fits, ms
@@ -119,7 +120,7 @@ class DoorRate:
         self._prefix = f"{{{cell}}}:door:"
         self._sha = ""
         self._purses: dict[int, _Purse] = {}
-        self._questions: Gatherer[Toll, Grant | None] = Gatherer(self._ask, _TOLLS_MAX)
+        self._questions: Gatherer[Toll, Grant | None] = Gatherer(self._ask, _TOLLS_MAX, pace_s=_TOLLS_PACE_S)
         self.run = self._questions.run
         self.stop = self._questions.stop
 

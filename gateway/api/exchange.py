@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 from gateway.api.answers import Answer
-from gateway.api.protocol import HANG_UP
+from gateway.api.protocol import HANG_UP, write_whole
 from scheduler.core.values import valueclass
 
 Scope = MutableMapping[str, Any]
@@ -16,6 +16,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY: Final = "sluicegate.body"
 REQUEST_ID: Final = "sluicegate.request_id"
+CLOSING: Final = (b"connection", b"close")
 
 
 @valueclass
@@ -57,6 +58,8 @@ async def send_answer(scope: Scope, send: Send, answer: Answer) -> None:
         (b"content-length", str(len(answer.body)).encode("ascii")),
         (b"x-request-id", request_id),
     ]
+    if CLOSING not in answer.headers and write_whole(send, answer.status, headers, answer.body):
+        return
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sized
+from collections.abc import Iterable, Sized
 from typing import Any, Final
 
 import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from gateway.admission.problems import MEDIA_TYPE, Problem
 
@@ -34,6 +34,34 @@ class _TooManyAtOnce(Exception):
 
 class _TooLarge(Exception):
     """More octets in a request's line, headers and trailers than are taken."""
+
+
+def write_whole(send: object, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
+    """Writes an answer of ours in one piece; False where it must go in uvicorn's two steps (`send` takes them).
+
+    Those look for what is wrong in each header and how the body is framed: a tenth of a refused call. For answers that
+    say their length, keep the connection, and hold no header's value of somebody else that was not looked at.
+    """
+    cycle = getattr(send, "__self__", None)
+    if (
+        not isinstance(cycle, RequestResponseCycle)
+        or cycle.flow.write_paused
+        or cycle.disconnected
+        or cycle.response_started
+        or not cycle.keep_alive
+        or cycle.scope["method"] == "HEAD"
+    ):
+        return False
+    pieces = [STATUS_LINE[status]]
+    pieces += [b"%b: %b\r\n" % header for header in cycle.default_headers]
+    pieces += [b"%b: %b\r\n" % header for header in headers]
+    pieces += (b"\r\n", body)
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    cycle.transport.write(b"".join(pieces))
+    cycle.message_event.set()
+    cycle.on_response()
+    return True
 
 
 class Cork:
@@ -97,6 +125,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._begun_mono = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
+        self._idle_mono = 0.0  # when the last answer was given
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A silent connection is cut like a slow one."""
@@ -108,6 +137,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Nothing is waited for any more."""
         self._stop_timer()
         self._unstick()
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -123,7 +153,6 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Feeds the parser; sets the timer only where a request did not come in one piece."""
-        self._unset_keepalive_if_required()
         self._feed(data)
         if self.transport.is_closing() or not self._reading:
             self._stop_timer()
@@ -207,6 +236,35 @@ class BoundedProtocol(HttpToolsProtocol):
         self._reading = False
         self.scope[COMPLETE] = True  # type: ignore[typeddict-unknown-key]
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The next request, or the wait for one: one timer per connection looks again, where uvicorn makes one for each
+        answer and cancels it at the next request."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_mono = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Closes a connection that has said nothing since its last answer for as long as it may."""
+        self.timeout_keep_alive_task = None
+        if not self.cycle.response_complete:
+            return  # its end sets the timer again
+        now_mono = self.loop.time()
+        # A body that nobody reads any more has a deadline of its own.
+        end_mono = (now_mono if self._reading else self._idle_mono) + self.timeout_keep_alive
+        if now_mono < end_mono:
+            self.timeout_keep_alive_task = self.loop.call_at(end_mono, self.timeout_keep_alive_handler)
+        else:
+            super().timeout_keep_alive_handler()
 
     def send_400_response(self, msg: str) -> None:
         """What is not HTTP gets a problem too."""

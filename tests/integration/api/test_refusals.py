@@ -305,7 +305,7 @@ async def test_openapi_and_docs_need_no_key_and_no_other_host(gateway: Gateway) 
     app: Any = build(gateway.rt, Door(gateway.rt))
     served = {
         (route.path_format, method.lower())
-        for route in app._app._app.routes
+        for route in app._app.routes
         for method in route.methods - {"HEAD"}
         if route.path not in ("/openapi.json", "/docs")
     }

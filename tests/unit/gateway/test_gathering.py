@@ -54,3 +54,40 @@ async def test_an_error_reaches_its_batch_and_no_other() -> None:
     assert await gatherer.ask(4) == 4
     gatherer.stop()
     await running
+
+
+async def test_after_a_crowd_the_next_call_waits_for_others_and_after_a_few_it_does_not() -> None:
+    batches: list[list[int]] = []
+
+    async def ask(items: list[int]) -> list[int]:
+        batches.append(items)
+        return items
+
+    gatherer: Gatherer[int, int] = Gatherer(ask, most=10, pace_s=0.3)
+    running = asyncio.create_task(gatherer.run())
+    await gatherer.ask_many([1, 2, 3])
+    apart = []
+    for n in (4, 5):
+        apart.append(asyncio.create_task(gatherer.ask(n)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert await asyncio.gather(*apart) == [4, 5]
+    assert batches == [[1, 2, 3], [4, 5]]
+    assert await gatherer.ask(6) == 6
+    gatherer.stop()
+    await running
+
+
+async def test_more_than_a_call_takes_is_asked_in_several() -> None:
+    sizes: list[int] = []
+
+    async def ask(items: list[int]) -> list[int]:
+        sizes.append(len(items))
+        return items
+
+    gatherer: Gatherer[int, int] = Gatherer(ask, most=4, waiting_max=10)
+    running = asyncio.create_task(gatherer.run())
+    assert await gatherer.ask_many(range(10)) == list(range(10))
+    assert sizes == [4, 4, 2]
+    gatherer.stop()
+    await running
