@@ -126,9 +126,10 @@ def refused(answer: Any) -> Failed:
     faults = answer.get("errors") or []
     told = []
     for fault in faults:
-        where = str(fault.get("pointer", "")).lstrip("/")
-        where = where or (f"line {fault.get('line')}: {fault.get('path')}" if "line" in fault else "body")
-        told.append(f"{where}: {fault.get('message')}")
+        where = [str(fault.get("pointer", "")).lstrip("/") or "body"]
+        if "line" in fault:  # 0 and "": of the document as a whole
+            where = [f"line {fault['line']}" if fault["line"] else "", str(fault.get("path") or "")]
+        told.append(": ".join([*(part for part in where if part), str(fault.get("message"))]))
     # Fields speak for themselves; a policy's faults need to be told what they are.
     if faults and answer.get("code") != "policy.invalid":
         return Failed("\n".join(told))

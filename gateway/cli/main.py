@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
 import sys
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -46,6 +47,21 @@ explanations.register(app)
 coverage.register(app)
 callbacks.register(app)
 pauses.register(app)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sluicegate {importlib.metadata.version('sluicegate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def whole(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What stands before every command."""
 
 
 def main() -> None:

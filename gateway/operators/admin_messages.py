@@ -50,7 +50,7 @@ async def send_by_hand(desk: Desk, request: Request, _actor: str) -> Response:
             422,
             "request.invalid",
             f"There is no tenant {tenant}",
-            errors=[{"pointer": "/tenant", "message": "is not an account"}],
+            errors=[{"pointer": "/tenant", "message": f"there is no tenant {tenant}: create it first"}],
         )
     key = request.headers.get("idempotency-key") or f"by-hand-{secrets.token_hex(12)}"
     rehearsed = dry_run in ("true", "1")
