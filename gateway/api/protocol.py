@@ -39,8 +39,8 @@ class _TooLarge(Exception):
 def write_whole(send: object, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
     """Writes an answer of ours in one piece; False where it must go in uvicorn's two steps (`send` takes them).
 
-    Those look for what is wrong in each header and how the body is framed: a tenth of a refused call. For answers that
-    say their length, keep the connection, and hold no header's value of somebody else that was not looked at.
+    Those look for what is wrong in each header and how the body is framed. For answers that say their length, keep the
+    connection, and hold no header's value of somebody else that was not looked at.
     """
     cycle = getattr(send, "__self__", None)
     if (
