@@ -91,7 +91,9 @@ def run_all(wanted: Sequence[Play], jobs: int, kept: Path) -> list[Result]:
     left = [play for play in wanted if play.key not in done]
     if left:
         print(f"{len(left)} runs, {len(wanted) - len(left)} are there already", flush=True)
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool, kept.open("a", encoding="utf-8") as file:
+    # A process per run: what a million messages leave behind (cycles, with collection off) would add up over the runs.
+    fresh = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1)
+    with fresh as pool, kept.open("a", encoding="utf-8") as file:
         pending = {pool.submit(run, play): play for play in left}
         for future in as_completed(pending):
             play = pending[future]
