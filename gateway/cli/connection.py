@@ -119,6 +119,16 @@ class Operators:
             raise Failed(f"the operators' port at {self.url} does not answer ({type(error).__name__})") from error
 
 
+def check_message_id(given: str) -> None:
+    """Raises Failed (wrong usage) for what is no message's id, and says where numbers are looked for."""
+    if not given.startswith("msg_"):
+        raise Failed(
+            "a message's id begins with msg_; by number a tenant lists them with GET /v1/messages?to=NUMBER,"
+            " and the console searches by either",
+            2,
+        )
+
+
 def refused(answer: Any) -> Failed:
     """The failure that a problem stands for."""
     if not isinstance(answer, dict):

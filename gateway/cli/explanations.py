@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.connection import AsJson, DataDir, Operators, refused, run
+from gateway.cli.connection import AsJson, DataDir, Operators, check_message_id, refused, run
 from gateway.cli.output import tell_json, tell_pairs
 
 
@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
 
         Example: sluicegate explain msg_0199f3a6c1d27c3e8a4b5c6d7e8f9a0b
         """
+        check_message_id(message_id)
         told = run(_explain(message_id, data_dir))
         if as_json:
             tell_json(told)

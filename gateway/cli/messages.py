@@ -11,7 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.connection import AsJson, DataDir, Operators, database, local_run, refused, run, settings_of
+from gateway.cli.connection import (
+    AsJson,
+    DataDir,
+    Operators,
+    check_message_id,
+    database,
+    local_run,
+    refused,
+    run,
+    settings_of,
+)
 from gateway.cli.output import Failed, in_words, tell, tell_json, tell_pairs, tell_table
 
 _LOOK_S = 0.25
@@ -99,12 +109,7 @@ def register(app: typer.Typer) -> None:
 
         Example: sluicegate message msg_0199f3a6c1d27c3e8a4b5c6d7e8f9a0b
         """
-        if not message_id.startswith("msg_"):
-            raise Failed(
-                "a message's id begins with msg_; by number a tenant lists them with GET /v1/messages?to=NUMBER,"
-                " and the console searches by either",
-                2,
-            )
+        check_message_id(message_id)
         found = run(_find(message_id, data_dir))
         if as_json:
             tell_json(found)

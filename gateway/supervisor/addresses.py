@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 _BACKLOG = 2048
@@ -18,8 +19,14 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise AddressInUse(
-            f"cannot listen on {host}:{port} ({error.strerror or error}); another address is set by {setting}"
+            f"cannot listen on {host}:{port} ({_reason(error)}); another address is set by {setting}"
         ) from error
+
+
+def _reason(error: OSError) -> str:
+    """The system's own words: `create_server` adds the address, which stands before them already."""
+    number = error.errno or 0  # a name that does not resolve has a negative one, which is not the system's
+    return os.strerror(number) if number > 0 else str(error.strerror or error)
 
 
 def url_of(listener: socket.socket, scheme: str = "http") -> str:

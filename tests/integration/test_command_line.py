@@ -75,6 +75,7 @@ REFUSED: Final = (
     ("send --text Hello", 2),
     ("message msg_nothing", 1),
     ("explain msg_nothing", 1),
+    ("explain nothing", 2),
     ("coverage --since tomorrow", 2),
     ("session pause nobody", 1),
     ("route pause nobody", 1),
