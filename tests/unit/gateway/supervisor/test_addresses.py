@@ -19,5 +19,5 @@ def test_a_taken_port_is_told_once_with_the_setting_that_changes_it() -> None:
 
 
 def test_a_host_that_is_none_is_told_in_the_resolvers_words() -> None:
-    with pytest.raises(AddressInUse, match="cannot listen on no host:1 \\(.*; another address is set by X"):
+    with pytest.raises(AddressInUse, match=r"cannot listen on no host:1 \(.*; another address is set by X"):
         listen("no host", 1, "X")
