@@ -29,11 +29,17 @@ class Debts:
 
 
 def met(debts: Debts, now: float, debt: float) -> Debts:
-    """After something looked at a bucket that owed so many segments, and took from it or made it smaller."""
+    """After something took from a bucket that owed so many segments, or made it smaller."""
     age = now - debts.low_at
     if age < SLOT_MS:
         return Debts(debts.last_at, debts.low_at, min(debts.low, debt), debts.low_before)
     return Debts(debts.last_at, now, min(NONE_MET, debt), debts.low if age < 2 * SLOT_MS else NONE_MET)
+
+
+def charged(debts: Debts, now: float, debt: float) -> Debts:
+    """After a charge of a bucket that owed so many segments before it."""
+    seen = met(debts, now, debt)
+    return Debts(now, seen.low_at, seen.low, seen.low_before)
 
 
 def returned(debts: Debts, charged_at: float, segments: float) -> tuple[float, Debts]:
@@ -80,8 +86,7 @@ def ready_in_ms(bucket: Bucket, now: float, interval_ms: float, burst: int, segm
 
 def charge(bucket: Bucket, now: float, interval_ms: float, segments: int) -> Bucket:
     """The bucket after a message left: a long one is charged whole and leaves a debt."""
-    debts = met(bucket.debts, now, _debt(bucket, now, interval_ms))
-    debts = Debts(now, debts.low_at, debts.low, debts.low_before)
+    debts = charged(bucket.debts, now, _debt(bucket, now, interval_ms))
     return Bucket(max(bucket.tat_at, now) + segments * interval_ms, debts)
 
 

@@ -6,7 +6,7 @@ from itertools import islice
 from math import ceil, floor
 
 from scheduler.core.asks import LeaseAsk, Leased, LeasedItem
-from scheduler.core.gcra import Debts, met
+from scheduler.core.gcra import charged
 from scheduler.core.records import Reference
 from scheduler.plain.endings import take_back
 from scheduler.plain.numbers import Numbers
@@ -327,8 +327,8 @@ class Leasing:
     def _charge(self, scope: Scope, segments: int, key: str) -> None:
         if not segments:
             return
-        debts = met(scope.debts, self.turn.now, max(0.0, scope.paid_until - self.turn.clock) / scope.pace_ms)
-        scope.debts = Debts(self.turn.now, debts.low_at, debts.low, debts.low_before)
+        debt = max(0.0, scope.paid_until - self.turn.clock) / scope.pace_ms
+        scope.debts = charged(scope.debts, self.turn.now, debt)
         scope.paid_until = max(scope.paid_until, self.turn.clock) + segments * scope.pace_ms
         scope.holding_since = 0
         if scope.reserved_for != key and scope.reserved < 1:
