@@ -4,7 +4,7 @@
     python -m loadtests.refusal_cost --rounds 9
 
 Runs a gateway of its own. Refused are codes to a destination whose limit is a message in half an hour. Accepted is
-marketing with a day's budget for a carrier that takes one message a second, so that nothing but the door, the ledger
+marketing with a day's budget for a carrier that takes three messages a second, so that nothing but the door, the ledger
 and the index works. Carried is what a carrier without a limit answers and whose receipt is kept: all that a 202
 promises. What the gateway needs while nobody calls is measured before and taken off.
 """
@@ -49,7 +49,7 @@ providers:
     sessions:
       only:
         {host: 127.0.0.1, port: {port}, system_id: load, password: secret, bind: transceiver, window: 50,
-         limits: {rate_per_s: 1, burst: 1}}
+         limits: {rate_per_s: 3, burst: 1}}
   quick:
     sessions:
       quick-1: {host: 127.0.0.1, port: {port}, system_id: quick, password: secret, bind: transceiver, window: 50}
